@@ -12,7 +12,6 @@ use tokio::time::Instant;
 use crate::config::ClientConfig;
 use crate::handler::ServerChange;
 
-/// The cached lists of one server.
 #[derive(Debug, Default)]
 pub(crate) struct ListCache {
     /// A version that changes when the client's layers start to show other items in lists, e.g. after access was

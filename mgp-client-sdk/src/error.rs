@@ -205,14 +205,12 @@ impl ToolFailure {
         Self { message, code, recovery, result }
     }
 
-    /// Returns the result of the tool.
+    /// Returns the whole result with which the tool reported the failure.
     #[must_use]
     pub fn result(&self) -> &CallToolResult {
         &self.result
     }
 }
-
-// === impl From ===
 
 impl From<ConnectError> for Error {
     /// Converts a refusal that names the supported revisions to [`Error::UnsupportedVersion`].

@@ -137,7 +137,6 @@ impl From<DiscoveryError> for RpcError {
     }
 }
 
-/// Returns the error of a refused registration for its caller.
 fn registration(refused: &RegistrationError) -> RpcError {
     use RegistrationError as Refused;
 

@@ -22,7 +22,7 @@ const PANICKED: &str = "the handler panicked; the server's log says where";
 pub struct CatchPanicLayer(());
 
 impl CatchPanicLayer {
-    /// Creates the layer.
+    /// Creates the layer, which has no settings.
     pub const fn new() -> Self {
         Self(())
     }

@@ -275,6 +275,10 @@ fn not_ready(state: &ServerState, server: Option<&ServerId>, cause: Option<&str>
         (ServerState::Connecting, Some(cause)) => {
             format!("{subject} is starting again after a failure: {cause}; try again in a moment")
         }
+        // A login also restarts the server.
+        (ServerState::Error, Some(cause)) if cause.contains("; run `mgp servers login ") => {
+            format!("{subject} failed: {cause}")
+        }
         (ServerState::Error, Some(cause)) => {
             format!("{subject} failed: {cause}; restart it once the cause is gone")
         }
@@ -414,6 +418,14 @@ mod tests {
         }
         let texts = LifecycleError::NotStarted(Duration::MAX).to_string();
         assert!(texts.contains("18446744073709551615"), "{texts}");
+    }
+
+    #[test]
+    fn a_failure_that_a_login_ends_asks_for_no_restart() {
+        let text = |cause| not_ready(&ServerState::Error, None, Some(cause));
+        let login = "`files` requires a login; run `mgp servers login files`";
+        assert!(text(login).ends_with("run `mgp servers login files`"), "{}", text(login));
+        assert!(text("exited with code 1").ends_with("restart it once the cause is gone"));
     }
 
     #[test]

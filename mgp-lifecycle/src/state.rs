@@ -78,7 +78,7 @@ struct Shared {
 }
 
 impl StateHandle {
-    /// Creates the state of a server.
+    /// Creates a handle for a server that is in `state` at first.
     #[must_use]
     pub fn new(state: ServerState) -> Self {
         Self(Arc::new(Shared {

@@ -99,7 +99,7 @@ impl Default for ServerPolicy {
 }
 
 impl ServerPolicy {
-    /// Sets the trust level.
+    /// Sets the operator's trust in the server.
     #[must_use]
     pub fn trust(mut self, trust: TrustLevel) -> Self {
         self.trust = trust;

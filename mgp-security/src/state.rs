@@ -354,7 +354,6 @@ impl<S: Snapshot> State<S> {
         }
     }
 
-    /// Returns the sink of audit events.
     pub(crate) fn audit(&self) -> &Arc<dyn AuditSink> {
         &self.0.audit
     }

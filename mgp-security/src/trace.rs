@@ -16,7 +16,7 @@ use tracing::instrument::Instrumented;
 pub struct TraceLayer(());
 
 impl TraceLayer {
-    /// Creates the layer.
+    /// Creates the layer, which has no settings.
     pub const fn new() -> Self {
         Self(())
     }

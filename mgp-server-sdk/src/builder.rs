@@ -58,7 +58,7 @@ impl Server {
     /// prompt, [`Server::into_stack`] fails.
     ///
     /// `subscriber` handles the subscriptions of callers to resources.
-    pub fn herald(
+    pub fn change_notifier(
         mut self,
         notifier: &ChangeNotifier,
         subscriber: impl ResourceSubscriber,

@@ -36,7 +36,8 @@ use crate::subscribers::{HasChanged, ListKind, Subscribers, WatchedResource};
 ///
 /// let notifier = ChangeNotifier::new();
 /// let (one, two) = (Server::new("a", "1"), Server::new("b", "1"));
-/// let (one, two) = (one.herald(&notifier, Everything), two.herald(&notifier, Everything));
+/// let one = one.change_notifier(&notifier, Everything);
+/// let two = two.change_notifier(&notifier, Everything);
 /// notifier.tools_changed(|principal| principal.as_agent().is_none());
 /// # drop((one, two));
 /// ```

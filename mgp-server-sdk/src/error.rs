@@ -105,9 +105,11 @@ pub(crate) enum BuildError {
     /// [`Server::governed`](crate::Server::governed) was called more than once for the server.
     #[error("the server is governed twice; one `governed` is enough")]
     GovernedTwice,
-    /// [`Server::herald`](crate::Server::herald) was called after resources or prompts were added.
-    #[error("resources or prompts were added before `herald`; call `herald` first")]
-    LateHerald,
+    /// [`Server::change_notifier`](crate::Server::change_notifier) was called after resources or prompts were added.
+    #[error(
+        "resources or prompts were added before `change_notifier`; call `change_notifier` first"
+    )]
+    LateChangeNotifier,
     /// [`Server::event_hub`](crate::Server::event_hub) was called after a channel was declared, or twice.
     #[error(
         "a channel or a hub was set before `event_hub`, which replaces it; call `event_hub` first, and once"

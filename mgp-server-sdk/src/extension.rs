@@ -1,10 +1,14 @@
 //! Extensions beyond MGP that the author of a server enables, and the members that they add to calls.
 
+use std::sync::Arc;
+
 use mgp_lifecycle::{Idempotency, IdempotencyLayer};
 use mgp_stream::CheckpointLayer;
 use mgp_types::RpcError;
+use mgp_types::method::ToolsCall;
 use mgp_types::mgp::Extension;
 use mgp_types::proposal::Member;
+use mgp_types::service::{AskCheck, Call, Stack, around};
 
 use crate::server::Server;
 use crate::tool::{FromCall, ToolRequest};
@@ -48,7 +52,16 @@ impl ServerExtension for Idempotency {
     }
 
     fn install(self, server: Server) -> Server {
-        server.inner_layer(IdempotencyLayer::new(self))
+        let keys = self.clone();
+        let check = Arc::new(AskCheck::new(move |call| keys.check(call)));
+        // The gates run the check before they ask a person about a call, so it is added outside of all gates.
+        let add_check = around(move |mut call: Call, next: Stack| {
+            if call.is::<ToolsCall>() {
+                call.cx_mut().extensions.insert_shared(Arc::clone(&check));
+            }
+            next.send(call)
+        });
+        server.around(add_check).inner_layer(IdempotencyLayer::new(self))
     }
 }
 

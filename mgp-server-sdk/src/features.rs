@@ -89,7 +89,7 @@ impl Features {
     pub(crate) fn replace_subscribers(&mut self, subscribers: Subscribers) {
         // These entries would be lost, because they notify the subscribers that they were given.
         if !self.resources.is_empty() || !self.prompts.is_empty() {
-            self.errors.push(BuildError::LateHerald);
+            self.errors.push(BuildError::LateChangeNotifier);
         }
         self.resources = Resources::new(subscribers.clone());
         self.prompts = Prompts::new(subscribers.clone());

@@ -31,7 +31,6 @@ fn count_by(health: &mut Health, count: impl Fn() -> u64 + Send + Sync + 'static
     *health = std::mem::take(health).open_connections(count);
 }
 
-/// The number of open connections.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ConnectionCount(Arc<AtomicUsize>);
 

@@ -100,6 +100,7 @@ pub struct HttpServer {
     pages: Option<Pages>,
     /// A function that adds TLS to the bound address.
     tls: Option<Box<dyn FnOnce(TcpListener) -> Listener + Send>>,
+    logs_warnings: bool,
 }
 
 /// The way in which callers are authenticated.
@@ -128,6 +129,7 @@ impl Server {
             authentication: Authentication::Unset,
             pages: None,
             tls: None,
+            logs_warnings: true,
         }
     }
 
@@ -157,14 +159,19 @@ impl HttpServer {
     }
 
     /// Serves all callers without authentication, i.e. every program that can connect to this machine's loopback
-    /// address. For an address that other machines can reach, [`bind`](Self::bind) fails.
+    /// address. For an address that other machines can reach, [`bind`](Self::bind) fails. Replaces an earlier
+    /// [`auth`](Self::auth).
+    ///
+    /// The callers are [`HttpConfig::anonymous`] or, if that is not set, [`Principal::local`].
     pub fn no_auth(mut self) -> Self {
         self.authentication = Authentication::Off;
-        self.config.anonymous = Some(Principal::local());
         self
     }
 
-    /// Authenticates callers by a layer that stores a [`Principal`] in the extensions of the request.
+    /// Authenticates callers by a layer that stores a [`Principal`] in the extensions of the request. Replaces an
+    /// earlier [`no_auth`](Self::no_auth).
+    ///
+    /// A request that passes the layer without a principal is refused, unless [`HttpConfig::anonymous`] is set.
     pub fn auth<L>(mut self, layer: L) -> Self
     where
         L: Layer<HttpService> + Send + 'static,
@@ -203,6 +210,13 @@ impl HttpServer {
         self
     }
 
+    /// Logs no warnings about an address that other machines can reach, because the program warns of it in the words
+    /// of its own options.
+    pub fn without_warnings(mut self) -> Self {
+        self.logs_warnings = false;
+        self
+    }
+
     /// Changes the limits of connections.
     pub fn connections(mut self, change: impl FnOnce(&mut ConnectionLimits)) -> Self {
         change(&mut self.limits);
@@ -213,14 +227,18 @@ impl HttpServer {
     ///
     /// # Errors
     /// Returns an error if the server cannot listen on the address, if neither [`auth`](Self::auth) nor
-    /// [`no_auth`](Self::no_auth) was called, if `no_auth` was called and other machines can reach the address, or for
-    /// the reasons of [`Server::into_http_service`].
+    /// [`no_auth`](Self::no_auth) was called, if anonymous callers are served and other machines can reach the address,
+    /// or for the reasons of [`Server::into_http_service`].
     ///
     /// # Cancel safety
     /// Dropping the future releases the address.
     pub async fn bind(self) -> Result<BoundServer, ServeError> {
-        let Self { mut server, address, mut config, limits, authentication, pages, tls } = self;
+        let Self { mut server, address, mut config, limits, authentication, .. } = self;
+        let (pages, tls, logs_warnings) = (self.pages, self.tls, self.logs_warnings);
         check_config(&config)?;
+        if matches!(authentication, Authentication::Off) {
+            config.anonymous.get_or_insert_with(Principal::local);
+        }
         let cannot = |source| ServeError::Listen { address: address.clone(), source };
         let addresses: Vec<SocketAddr> = lookup_host(&address).await.map_err(cannot)?.collect();
         for address in &addresses {
@@ -236,11 +254,8 @@ impl HttpServer {
         }
         let listener = TcpListener::bind(addresses.as_slice()).await.map_err(cannot)?;
         let local = listener.local_addr().map_err(cannot)?;
-        if !local.ip().is_loopback() && tls.is_none() {
-            tracing::warn!(%local, "no TLS: keys and tokens cross the network unencrypted; use a TLS proxy");
-        }
-        if local.ip().is_unspecified() && config.hosts.is_empty() {
-            tracing::warn!(%local, "only local requests are served; add the server's host names to `hosts`");
+        if logs_warnings {
+            warn_of_exposure(local, tls.is_some(), &config);
         }
         // Callers are allowed to use the bound address as the host, unless it is the unspecified address, which is not
         // a valid host.
@@ -287,6 +302,16 @@ impl HttpServer {
     pub async fn serve(self) -> Result<(), ServeError> {
         self.bind().await?.serve().await;
         Ok(())
+    }
+}
+
+/// Logs warnings about a bound address that other machines can reach.
+fn warn_of_exposure(local: SocketAddr, has_tls: bool, config: &HttpConfig) {
+    if !local.ip().is_loopback() && !has_tls {
+        tracing::warn!(%local, "no TLS: keys and tokens cross the network unencrypted; use `HttpServer::tls` or a TLS proxy");
+    }
+    if local.ip().is_unspecified() && config.hosts.is_empty() {
+        tracing::warn!(%local, "only local requests are served; add the server's host names to `HttpConfig::hosts`");
     }
 }
 

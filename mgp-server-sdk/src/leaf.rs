@@ -32,10 +32,7 @@ impl Service<Call> for GatewayLeaf {
     type Error = RpcError;
     type Future =
         Either<<BoundedLeaf as Service<Call>>::Future, BoxFuture<'static, Result<Reply, RpcError>>>;
-
-    fn poll_ready(&mut self, _: &mut Task<'_>) -> Poll<Result<(), RpcError>> {
-        Poll::Ready(Ok(()))
-    }
+    mgp_types::always_ready!(innermost);
 
     fn call(&mut self, call: Call) -> Self::Future {
         if call.method().as_str() != ToolsCall::METHOD {
@@ -63,10 +60,7 @@ impl Service<Call> for Leaf {
     type Response = Reply;
     type Error = RpcError;
     type Future = Either<LeafFuture, BoxFuture<'static, Result<Reply, RpcError>>>;
-
-    fn poll_ready(&mut self, _: &mut Task<'_>) -> Poll<Result<(), RpcError>> {
-        Poll::Ready(Ok(()))
-    }
+    mgp_types::always_ready!(innermost);
 
     fn call(&mut self, mut call: Call) -> Self::Future {
         if let Err(refused) = recheck(&self.tools, &call) {

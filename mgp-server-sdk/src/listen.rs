@@ -25,7 +25,6 @@ use crate::subscribers::{ListKind, ListSet, MAX_WATCHED, StreamGuard, Subscriber
 /// The maximum time for which the acknowledgement of a stream waits for the subscriptions to its resources.
 const SUBSCRIBE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The sources of notifications for a stream.
 #[derive(Clone, Debug)]
 pub(crate) struct ListenSources {
     pub(crate) subscribers: Subscribers,

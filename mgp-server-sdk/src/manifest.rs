@@ -16,7 +16,6 @@ use tower_service::Service;
 use crate::extension::ServerExtension;
 use crate::server::Server;
 
-/// The version of the format of manifests.
 const MANIFEST_VERSION: &str = "0.1.0";
 
 /// The name of the tool by which clients of the proposal's reference implementation request the manifest.

@@ -335,7 +335,6 @@ impl Server {
         }
     }
 
-    /// Returns whether the server offers an extension so far.
     #[cfg(feature = "http")]
     pub(crate) fn offers(&self, extension: Extension) -> bool {
         self.offer.mgp.as_ref().is_some_and(|mgp| mgp.extensions.contains(extension))

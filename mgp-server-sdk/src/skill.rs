@@ -209,7 +209,6 @@ impl Server {
     }
 }
 
-/// Returns the endpoints of the skills extension.
 pub(crate) fn routes(skills: Vec<mcp::Skill>) -> Router {
     let list = Arc::new(skills);
     let (get, read) = (Arc::clone(&list), Arc::clone(&list));

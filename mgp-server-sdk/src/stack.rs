@@ -30,7 +30,6 @@ pub(crate) struct StackParts {
     pub(crate) limits_call_time: bool,
     pub(crate) tools: Tools,
     pub(crate) endpoints: Router,
-    /// The events of a server with channels.
     pub(crate) events: Option<EventHub>,
 }
 
@@ -49,7 +48,6 @@ impl Gate {
 
 mgp_types::opaque_debug!(Gate);
 
-/// Assembles the stack of a server.
 pub(crate) fn inbound(parts: StackParts) -> Stack {
     let StackParts { outer, gates, limit, timeout, limits_call_time, tools, endpoints, events } =
         parts;
@@ -68,7 +66,7 @@ pub(crate) fn inbound(parts: StackParts) -> Stack {
         // The limit of running calls is inside the gates, so that a refused call takes no slot.
         return outer.around(gated(gates, limit.layer(leaf)));
     }
-    // Inside the gates, as for a gateway.
+    // Here, too, the limit of running calls is inside the gates.
     let inner = limit.layer(bounded);
     // Without gates, the inner services need no box of their own.
     if gates.is_empty() {

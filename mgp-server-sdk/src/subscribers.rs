@@ -47,7 +47,6 @@ pub(crate) enum ListKind {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ListSet(u8);
 
-/// The table of listeners.
 #[derive(Clone, Default)]
 pub(crate) struct Subscribers(Arc<Table>);
 
@@ -129,8 +128,6 @@ struct Changes {
     resources: BTreeSet<String>,
 }
 
-// === impl ListSet ===
-
 impl ListSet {
     pub(crate) const ALL: Self = Self(0b111);
 
@@ -186,8 +183,6 @@ impl Changes {
         self.lists == ListSet::default() && self.resources.is_empty()
     }
 }
-
-// === impl Subscribers ===
 
 impl Subscribers {
     /// Sets the lists for which the handshake announces change notifications.
@@ -398,8 +393,6 @@ impl Drop for StreamGuard {
         self.subscribers.leave(self.key);
     }
 }
-
-// === impl Listener ===
 
 impl Listener {
     fn new(cx: &Context, lists: ListSet, stream: Option<(CallKey, Meta)>) -> Self {

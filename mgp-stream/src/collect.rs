@@ -31,7 +31,7 @@ use crate::chunk::ChunkReceiver;
 pub struct CollectLayer(());
 
 impl CollectLayer {
-    /// Creates the layer.
+    /// Creates the layer, which has no settings.
     pub const fn new() -> Self {
         Self(())
     }

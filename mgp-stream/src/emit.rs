@@ -42,7 +42,7 @@ pub struct EmitLayer {
 }
 
 impl EmitLayer {
-    /// Creates the layer.
+    /// Creates the layer with the default size limit.
     pub const fn new() -> Self {
         Self { max_stream_bytes: StreamLimit::DEFAULT_BYTES }
     }

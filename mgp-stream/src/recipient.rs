@@ -16,7 +16,6 @@ pub(crate) struct Recipient {
     pub(crate) key: CallKey,
     /// The id that the caller gave the call.
     pub(crate) id: Id,
-    /// The trace id of the call.
     pub(crate) trace: Option<ByteString>,
 }
 

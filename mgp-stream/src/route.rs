@@ -29,8 +29,8 @@ use crate::emit::EstimateMeta;
 /// Chunks are delivered in the order of their numbers. Missing ones are requested from the callee. If they are lost,
 /// the caller gets no further chunks, and finds the remaining content in the result.
 ///
-/// If many chunks wait for their caller, the callee is asked to pause, and to go on when the caller has taken most of
-/// them. Chunks that are on their way still arrive; those without room are dropped and counted.
+/// If many chunks wait for their caller, the callee is asked to pause, and to continue when the caller has taken most
+/// of them. Chunks that are on their way still arrive; those without room are dropped and counted.
 ///
 /// The layer belongs on the inbound stack of the side that made the calls.
 #[derive(Clone, Debug, Default)]
@@ -38,7 +38,7 @@ use crate::emit::EstimateMeta;
 pub struct RouteLayer(());
 
 impl RouteLayer {
-    /// Creates the layer.
+    /// Creates the layer, which has no settings.
     pub const fn new() -> Self {
         Self(())
     }

@@ -57,6 +57,8 @@ pub use hex::{from_hex, push_hex, to_hex};
 pub use hidden::{escape_hidden, is_hidden};
 #[cfg(feature = "private-file")]
 pub use private_file::{FileLock, PrivateFile, PrivateFileError, backup_paths};
+#[cfg(feature = "service")]
+pub use record::Members;
 pub use record::{Extras, Lenient, List, Nullable, Number, Object, OneOrMany, RawObject};
 #[cfg(feature = "seal")]
 pub use seal::{Sealer, UnsealError, random_name};

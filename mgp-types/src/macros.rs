@@ -94,9 +94,18 @@ macro_rules! layer_service {
     };
 }
 
-/// Implements `Service::poll_ready` by calling that of `self.inner`, which is always ready.
+/// Implements `Service::poll_ready` by calling that of `self.inner`, which is always ready. With `innermost`, for a
+/// service that has no inner one, returns at once.
 #[macro_export]
 macro_rules! always_ready {
+    (innermost) => {
+        fn poll_ready(
+            &mut self,
+            _: &mut ::std::task::Context<'_>,
+        ) -> ::std::task::Poll<Result<(), $crate::RpcError>> {
+            ::std::task::Poll::Ready(Ok(()))
+        }
+    };
     () => {
         fn poll_ready(
             &mut self,

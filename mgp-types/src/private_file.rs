@@ -102,7 +102,7 @@ impl PrivateFile {
         Self { path: path.into(), max_bytes }
     }
 
-    /// Returns the path.
+    /// Returns the path of the file.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path

@@ -7,7 +7,7 @@ use crate::{
     run::{Failure, Outcome, Program, Rigour, has, now, root, seconds, target},
     schema, site, spec, tidy,
 };
-use std::{path::Path, thread, time::Duration};
+use std::{thread, time::Duration};
 
 /// One step: its name, the program it needs, and the function that runs it.
 struct Step {
@@ -36,24 +36,31 @@ const STEPS: &[Step] = &[
     Step { name: "conformance", needs: None, run: official },
 ];
 
+/// The step that runs at the same time as those after it: it keeps one core busy, and has a build folder of its own.
+const BESIDE: &str = "features";
+
+/// The name of a step, its outcome, and the time that it took.
+type Row = (&'static str, Outcome, Duration);
+
 /// Runs every step, even after one failed, and prints a table of the results; `--only` selects one step.
 pub(crate) fn ci(flags: &Flags) -> Outcome {
     let rigour = Rigour::from_strict(flags.has("--strict"));
     let start = now();
-    let mut table: Vec<(&str, Outcome, Duration)> = Vec::new();
     let only = flags.value("--only");
-    for step in STEPS.iter().filter(|step| only.is_none_or(|only| only == step.name)) {
-        println!("\n== {}", step.name);
-        let begin = now();
-        let outcome = match step.needs.filter(|tool| !has(tool)) {
-            Some(tool) => rigour.skip(step.name, &format!("{tool} is not installed")),
-            None => (step.run)(rigour),
-        };
-        if let Err(failure) = &outcome {
-            println!("{} FAILED: {failure}", step.name);
+    let steps = STEPS.iter().filter(|step| only.is_none_or(|only| only == step.name));
+    let table: Vec<Row> = thread::scope(|scope| {
+        let (mut table, mut beside) = (Vec::new(), Vec::new());
+        for step in steps {
+            if step.name == BESIDE {
+                beside.push(scope.spawn(move || row(step, rigour)));
+            } else {
+                table.push(row(step, rigour));
+            }
         }
-        table.push((step.name, outcome, begin.elapsed()));
-    }
+        let panicked = |_| (BESIDE, Err(Failure::new("a thread panicked")), Duration::ZERO);
+        table.extend(beside.into_iter().map(|step| step.join().unwrap_or_else(panicked)));
+        table
+    });
     println!();
     for (name, outcome, took) in &table {
         let word = if outcome.is_ok() { "ok" } else { "FAILED" };
@@ -66,6 +73,20 @@ pub(crate) fn ci(flags: &Flags) -> Outcome {
     let failed: Vec<_> = table.iter().filter(|row| row.1.is_err()).map(|row| row.0).collect();
     println!("ci: {} steps in {}", table.len(), seconds(start.elapsed()));
     if failed.is_empty() { Ok(()) } else { Err(Failure::new(failed.join(", "))) }
+}
+
+/// Runs one step.
+fn row(step: &Step, rigour: Rigour) -> Row {
+    println!("\n== {}", step.name);
+    let begin = now();
+    let outcome = match step.needs.filter(|tool| !has(tool)) {
+        Some(tool) => rigour.skip(step.name, &format!("{tool} is not installed")),
+        None => (step.run)(rigour),
+    };
+    if let Err(failure) = &outcome {
+        println!("{} FAILED: {failure}", step.name);
+    }
+    (step.name, outcome, begin.elapsed())
 }
 
 fn fmt() -> Outcome {
@@ -99,51 +120,32 @@ fn doctest() -> Outcome {
     Program::cargo(&["test", "--doc", "--workspace", "--no-fail-fast"]).run()
 }
 
-/// The feature sets with which each package must build, in two halves that take the same time.
+/// The feature sets with which each package must build.
 ///
 /// The tests enable all features, and the step `package` builds those of `mgp`, e.g. `auth`, `tls` and `javascript`. A
 /// feature of `mgp-types` that the sets of another package enable, e.g. `sqlite`, needs no set of its own.
-const FEATURES: [&[(&str, &[&str])]; 2] = [
-    &[
-        ("mgp-transport", &["", "http"]),
-        ("mgp-security", &["", "auth,schemas", "sqlite,validators"]),
-        ("mgp-server-sdk", &["", "macros", "http"]),
-    ],
-    &[
-        ("mgp-types", &["", "service,schema"]),
-        ("mgp-stream", &["", "sqlite"]),
-        ("mgp-validators", &["", "python", "typescript"]),
-        ("mgp-toolindex", &["", "lexicon", "fastembed,hub"]),
-        ("mgp-client-sdk", &["", "http"]),
-    ],
+const FEATURES: &[(&str, &[&str])] = &[
+    ("mgp-types", &["", "service,schema"]),
+    ("mgp-transport", &["", "http"]),
+    ("mgp-security", &["", "auth,schemas", "sqlite,validators"]),
+    ("mgp-stream", &["", "sqlite"]),
+    ("mgp-validators", &["", "python", "typescript"]),
+    ("mgp-toolindex", &["", "lexicon", "fastembed,hub"]),
+    ("mgp-client-sdk", &["", "http"]),
+    ("mgp-server-sdk", &["", "macros", "http"]),
 ];
 
-/// Checks both halves at once, because each keeps a single core busy: a set differs from the one before in `mgp-types`,
-/// on which all other packages depend. Cargo locks its build folder, so the second half has a folder of its own.
+/// Checks that packages build with each of their feature sets.
 fn features() -> Outcome {
-    let own_folder = target()?.join("features");
-    let [first, second] = FEATURES;
-    thread::scope(|scope| {
-        let other = scope.spawn(|| feature_sets(second, Some(&own_folder)));
-        let outcome = feature_sets(first, None);
-        let other = other.join().unwrap_or_else(|_| Err(Failure::new("a thread panicked")));
-        outcome.and(other)
-    })
-}
-
-/// Checks that packages build with each of their feature sets, in a build folder.
-fn feature_sets(packages: &[(&str, &[&str])], folder: Option<&Path>) -> Outcome {
-    for (package, sets) in packages {
+    // Cargo locks its build folder, and other steps use the usual one at the same time.
+    let folder = target()?.join("features");
+    for (package, sets) in FEATURES {
         for set in *sets {
             // Uses the compiler, not clippy: clippy takes 50 % longer, and finds nothing more in most sets.
             let what =
                 ["rustc", "--lib", "--no-default-features", "--profile", "check", "--package"];
             let set = [*package, "--features", *set, "--", "-D", "warnings"];
-            let mut check = Program::cargo(&what).args(&set);
-            if let Some(folder) = folder {
-                check = check.quietly("CARGO_TARGET_DIR", folder);
-            }
-            check.run()?;
+            Program::cargo(&what).args(&set).quietly("CARGO_TARGET_DIR", &folder).run()?;
         }
     }
     Ok(())

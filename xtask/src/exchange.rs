@@ -20,7 +20,6 @@ const MAX_REPLY_BYTES: usize = 64 << 20;
 /// Some bytes to send, and the pause after them.
 pub(crate) type Piece = (Vec<u8>, Duration);
 
-/// The outcome of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Status {
     /// The server sent a reply with this status.
@@ -42,7 +41,6 @@ impl Status {
     }
 }
 
-/// One HTTP reply.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: Status,
@@ -147,7 +145,7 @@ pub(crate) fn request(port: u16, capabilities: &Value, method: &str, mut params:
     )
 }
 
-/// Sends such a request, and returns the reply.
+/// Sends a [`request`], and returns the reply.
 pub(crate) fn ask(
     port: u16,
     capabilities: &Value,

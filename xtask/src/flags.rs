@@ -29,7 +29,6 @@ impl Command {
     }
 }
 
-/// The parsed arguments of a command.
 #[derive(Debug, Default)]
 pub(crate) struct Flags {
     words: Vec<String>,
@@ -71,7 +70,6 @@ impl Flags {
         Self { given: given.collect(), ..Self::default() }
     }
 
-    /// Returns the positional arguments.
     pub(crate) fn words(&self) -> &[String] {
         &self.words
     }
@@ -81,7 +79,6 @@ impl Flags {
         &self.rest
     }
 
-    /// Returns whether a switch was given.
     pub(crate) fn has(&self, switch: &str) -> bool {
         self.given.contains_key(switch)
     }

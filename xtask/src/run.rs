@@ -173,7 +173,6 @@ pub(crate) fn has(program: &str) -> bool {
         .is_some_and(|path| std::env::split_paths(&path).any(|dir| dir.join(program).is_file()))
 }
 
-/// Returns the root folder of the workspace.
 pub(crate) fn root() -> PathBuf {
     let manifest = std::env::var_os("CARGO_MANIFEST_DIR")
         .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
@@ -186,7 +185,6 @@ pub(crate) fn metadata() -> Outcome<serde_json::Value> {
     Ok(serde_json::from_str(&Program::cargo(&arguments).output()?)?)
 }
 
-/// Returns the target folder of the workspace.
 pub(crate) fn target() -> Outcome<PathBuf> {
     let metadata = metadata()?;
     Ok(metadata["target_directory"].as_str().context("cargo metadata: target_directory")?.into())

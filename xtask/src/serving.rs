@@ -79,7 +79,6 @@ impl Served {
         self.child.id()
     }
 
-    /// Returns whether the process has exited.
     pub(crate) fn ended(&mut self) -> Outcome<bool> {
         Ok(self.child.try_wait()?.is_some())
     }

@@ -42,7 +42,6 @@ pub(crate) enum Backend {
     Folder(Governance, Lock),
 }
 
-/// The outcome of an approval.
 pub(crate) struct Approved {
     /// `approved`, or the state of the server whose registration was approved.
     pub(crate) status: String,
@@ -204,7 +203,6 @@ impl Backend {
         }
     }
 
-    /// Denies a pending request for approval.
     pub(crate) async fn deny(&self, params: &KernelApprovalDecisionParams) -> CliResult {
         match self {
             Self::Kernel(client) => {

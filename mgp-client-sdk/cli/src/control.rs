@@ -72,7 +72,6 @@ pub(crate) async fn admit_and_connect(global: &Global) -> CliResult<Option<Clien
     }
 }
 
-/// Connects as an agent.
 pub(crate) async fn connect_as(global: &Global, agent: &str) -> CliResult<Client> {
     open(global, Hello::agent(agent), None).await
 }

@@ -13,7 +13,6 @@ use crate::exit::{CliResult, Failure};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct KnownHost(&'static HostFiles);
 
-/// The files of a host.
 #[derive(Debug, PartialEq, Eq)]
 struct HostFiles {
     host: Host,
@@ -244,7 +243,7 @@ impl KnownHost {
 /// The maximum number of characters that the APIs of many model providers accept in the name of a tool.
 pub(crate) const MAX_TOOL_NAME_CHARS: usize = 64;
 
-/// Returns whether these APIs accept the name of a tool.
+/// Returns whether the APIs of model providers accept the name of a tool.
 pub(crate) fn is_portable_name(name: &str) -> bool {
     let is_accepted = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
     (1..=MAX_TOOL_NAME_CHARS).contains(&name.len()) && name.bytes().all(is_accepted)
@@ -253,7 +252,7 @@ pub(crate) fn is_portable_name(name: &str) -> bool {
 /// The maximum number of files in a folder that are searched for servers.
 const MAX_BESIDE: usize = 200;
 
-/// The maximum size of such a file, in bytes.
+/// The maximum size of a file that is searched for servers, in bytes.
 const MAX_BESIDE_BYTES: u64 = 1 << 20;
 
 /// The maximum number of files that a warning names.

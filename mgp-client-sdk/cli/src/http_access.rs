@@ -1,5 +1,6 @@
 //! The credentials, the TLS and the connections of `mgp serve --http`, from `[kernel.http]` and `keys.json`.
 
+use std::net::{Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -17,6 +18,25 @@ use crate::exit::{CliResult, Failure};
 
 /// The lowest value to which this process's limit of open files can reduce the limit of connections.
 const MIN_CONNECTIONS: usize = 64;
+
+/// Fails unless a text is an address of the option `--http`. Does not look up the host.
+pub(crate) fn check_address(address: &str) -> CliResult {
+    let is_host = |host: &str| {
+        let is_special = |c: char| c.is_whitespace() || ":/@[]".contains(c);
+        // A link-local address names its interface: `fe80::1%eth0`.
+        let ip = host.split_once('%').map_or(host, |(ip, _)| ip);
+        !host.is_empty() && !host.contains(is_special) || ip.parse::<Ipv6Addr>().is_ok()
+    };
+    let is_port =
+        |port: &str| port.bytes().all(|byte| byte.is_ascii_digit()) && port.parse::<u16>().is_ok();
+    let has_both = |(host, port): (&str, &str)| is_host(host) && is_port(port);
+    if address.parse::<SocketAddr>().is_ok() || address.rsplit_once(':').is_some_and(has_both) {
+        return Ok(());
+    }
+    Err(Failure::usage(format!(
+        "`{address}` is not a valid address; use HOST:PORT, e.g. 127.0.0.1:8900"
+    )))
+}
 
 /// Returns the layer that admits callers with API keys, and with access tokens if they are configured.
 pub(crate) async fn auth_layer(
@@ -109,6 +129,21 @@ pub(crate) fn console_url(kernel: &Kernel, bound: &BoundServer) -> Option<String
         .map(|begin| format!("{begin}{}", crate::console::SERVED_PATH))
 }
 
+/// Returns the warnings about an address that other machines can reach, for the operator.
+pub(crate) fn exposure_warnings(
+    address: SocketAddr,
+    has_tls: bool,
+    allows_hosts: bool,
+) -> impl Iterator<Item = &'static str> {
+    let ip = address.ip();
+    let tls = "no TLS: keys and tokens cross the network unencrypted; set `tls_cert` and `tls_key` under `[kernel.http]`, or use a TLS proxy";
+    let hosts =
+        "only local requests are served; give the host names of this machine with --allow-host";
+    let warnings =
+        [(!ip.is_loopback() && !has_tls, tls), (ip.is_unspecified() && !allows_hosts, hosts)];
+    warnings.into_iter().filter_map(|(applies, warning)| applies.then_some(warning))
+}
+
 fn resource_server(
     config: &TokenConfig,
     proxy: &Proxy,
@@ -149,7 +184,9 @@ fn resource_server(
 /// Returns a fetcher that is allowed to reach the host of a configured URL, even in a private network.
 fn fetcher(url: &str, proxy: &Proxy) -> Result<SharedFetch, String> {
     let uri = url.parse::<http::Uri>().map_err(|error| format!("`{url}`: {error}"))?;
-    let host = uri.host().ok_or_else(|| format!("`{url}` is not an absolute URL"))?;
+    // A single word would be the host of a URI without a scheme.
+    let host = uri.host().filter(|_| uri.scheme().is_some());
+    let host = host.ok_or_else(|| format!("`{url}` is not an absolute URL"))?;
     let fetch = GuardedFetch::new()
         .and_then(|fetch| fetch.proxy(proxy.clone()))
         .and_then(|fetch| fetch.allow_host(host));
@@ -158,7 +195,78 @@ fn fetcher(url: &str, proxy: &Proxy) -> Result<SharedFetch, String> {
 
 #[cfg(test)]
 mod tests {
+    use mgp_types::Timestamp;
+
     use super::*;
+
+    #[test]
+    fn addresses_without_a_host_or_a_possible_port_are_refused() {
+        let wrong = ["here", "1.2.3.4:99999", "a:", ":80", "a:+80", "a b:80", "http://a:80", "::1"];
+        for address in wrong {
+            assert!(check_address(address).is_err(), "{address}");
+        }
+        let right =
+            ["127.0.0.1:0", "localhost:8900", "a_b:80", "[::1]:80", "::1:80", "fe80::1%lo:80"];
+        for address in right {
+            assert!(check_address(address).is_ok(), "{address}");
+        }
+    }
+
+    #[test]
+    fn an_issuer_without_a_scheme_is_refused_at_the_start() {
+        for (url, is_usable) in
+            [("login", false), ("login.example/x", false), ("https://login.example", true)]
+        {
+            assert_eq!(fetcher(url, &Proxy::none()).is_ok(), is_usable, "{url}");
+        }
+    }
+
+    #[test]
+    fn warnings_about_an_address_name_the_options_of_the_program() {
+        let of = |address: &str, has_tls, allows_hosts| {
+            let warnings = exposure_warnings(address.parse().unwrap(), has_tls, allows_hosts);
+            warnings.collect::<Vec<_>>().join("\n")
+        };
+        let all = of("0.0.0.0:80", false, false);
+        assert!(all.contains("`tls_cert` and `tls_key`") && all.contains("--allow-host"), "{all}");
+        assert!(!of("[::]:80", true, false).contains("TLS"));
+        assert!(!of("10.0.0.1:80", false, false).contains("--allow-host"));
+        assert_eq!(of("0.0.0.0:80", true, true) + &of("127.0.0.1:80", false, false), "");
+    }
+
+    #[test]
+    fn a_certificate_that_is_not_valid_or_expires_soon_and_an_open_key_cause_warnings() {
+        let folder = mgp_testkit::temp_dir();
+        let write = |name: &str, text: &str| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            path
+        };
+        write("cert.pem", include_str!("../tests/refusals/access/first.pem"));
+        let key = write("key.pem", include_str!("../tests/refusals/access/first.key.pem"));
+        let mut config = HttpAccessConfig::default();
+        config.tls = Some(("cert.pem".to_owned(), "key.pem".to_owned()));
+        let tls = tls(&config, folder.path()).unwrap().unwrap();
+        let set_mode = |mode| {
+            #[cfg(unix)]
+            std::fs::set_permissions(&key, std::os::unix::fs::PermissionsExt::from_mode(mode))
+                .unwrap();
+            #[cfg(not(unix))]
+            let _: (&PathBuf, u32) = (&key, mode);
+        };
+        set_mode(0o600);
+        let warnings = |day: &str| {
+            let time = Timestamp::from(format!("{day}T12:00:00Z").as_str());
+            tls.warnings(time.to_system_time().unwrap()).join("\n")
+        };
+        assert!(warnings("2023-12-31").contains("cert.pem` is not valid before 2024-01-01; "));
+        assert_eq!(warnings("2098-12-01"), "");
+        assert!(warnings("2098-12-25").contains("cert.pem` expires on 2099-01-01; renew it"));
+        assert!(warnings("2099-01-02").contains("cert.pem` expired on 2099-01-01; renew it"));
+        set_mode(0o640);
+        #[cfg(unix)]
+        assert!(warnings("2098-12-01").contains("key.pem` (mode 640); run `chmod 600` on it"));
+    }
 
     #[track_caller]
     fn check(per_address: Option<u32>, files: Option<u64>, expected: [usize; 3]) {

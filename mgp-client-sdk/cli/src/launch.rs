@@ -67,7 +67,7 @@ fn write_report(report: &StartReport) {
     let mut line = serde_json::to_vec(report).unwrap_or_default();
     line.push(b'\n');
     let mut output = io::stdout();
-    // The write fails if the launching process has ended; the kernel goes on without it.
+    // The write fails if the launching process has ended; the kernel continues without it.
     let _ = output.write_all(&line).and_then(|()| output.flush());
     #[cfg(unix)]
     if let Ok(null) = std::fs::OpenOptions::new().write(true).open("/dev/null") {

@@ -18,7 +18,6 @@ const FOLLOWED: &str = "kernel.files";
 #[must_use = "the lock ends when it is dropped"]
 pub(crate) struct Lock(File);
 
-/// The outcome of an attempt to lock.
 #[derive(Debug)]
 pub(crate) enum LockAttempt {
     Acquired(Lock),

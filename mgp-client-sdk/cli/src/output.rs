@@ -60,7 +60,6 @@ pub(crate) fn print_json(document: &impl Serialize) -> CliResult {
     write_stdout(&(safe_json(&serde_json::to_string_pretty(document)?) + "\n"))
 }
 
-/// Prints a value as JSON on a single line.
 pub(crate) fn print_json_line(document: &impl Serialize) -> CliResult {
     HAS_JSON.store(true, Ordering::Relaxed);
     write_stdout(&(safe_json(&serde_json::to_string(document)?) + "\n"))
@@ -233,7 +232,6 @@ pub(crate) enum Color {
     Dim,
 }
 
-/// A cell of a table.
 #[derive(Clone, Debug)]
 pub(crate) struct Cell {
     text: String,
@@ -356,7 +354,7 @@ impl Cell {
     }
 
     /// Truncates the text to a number of columns, and marks the cut with `…`.
-    fn cut(&mut self, columns: usize) {
+    pub(crate) fn cut(&mut self, columns: usize) {
         if self.text.chars().count() > columns {
             self.text = self.text.chars().take(columns.saturating_sub(1)).chain(['…']).collect();
         }

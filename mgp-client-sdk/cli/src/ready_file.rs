@@ -8,7 +8,6 @@ use serde::Serialize;
 use crate::exit::{CliResult, Failure};
 use crate::replace_file::replace_file;
 
-/// The content of a ready file.
 #[derive(Debug, Serialize)]
 pub(crate) struct ReadyLine<'a> {
     /// The process id of the kernel.

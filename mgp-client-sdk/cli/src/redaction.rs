@@ -76,7 +76,6 @@ pub(crate) fn masked(file: &Path) -> Result<String, Failure> {
     Ok(document.to_string())
 }
 
-/// The place of a value in a configuration file.
 #[derive(Clone, Copy)]
 struct Place<'a> {
     /// The keys that lead to the value, with a dot after each.
@@ -218,7 +217,6 @@ pub(crate) fn without_paths(text: &str) -> String {
     words.collect()
 }
 
-/// Returns whether a key or a flag names a secret.
 pub(crate) fn names_secret(key: &str) -> bool {
     let key = key.to_ascii_lowercase();
     [

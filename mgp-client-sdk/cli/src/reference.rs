@@ -163,7 +163,6 @@ fn the_page_has_the_help_of_all_commands() {
     check(&docs().join("cli.md"), &page);
 }
 
-/// Returns the row of an argument in a table.
 fn row(arg: &clap::Arg) -> String {
     let short = arg.get_short().map(|short| format!("-{short}, ")).unwrap_or_default();
     let name = format!("{short}{arg}").replace('|', "\\|");

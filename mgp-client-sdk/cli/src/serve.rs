@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use mgp_contract::LockFile;
 use mgp_discovery::{Sources, Trust};
@@ -29,7 +29,7 @@ use crate::output::print_stderr;
 use crate::probes;
 use crate::ready_file::{ReadyFile, ReadyLine};
 use crate::refused_host;
-use crate::served_kernel::{ServedClient, ServedKernel};
+use crate::served_kernel::{Entrance, ServedClient, ServedKernel};
 use crate::signals::Signals;
 use crate::socket::{self, LocalSocket};
 use crate::socket_hello::{self, DEFAULT_AGENT, HelloReply};
@@ -122,6 +122,9 @@ pub(crate) async fn run(global: &Global, args: Serve) -> CliResult {
 
 /// Returns the options of a kernel in this process; creates the state folder and reads the lock file.
 fn options(global: &Global, args: Serve) -> CliResult<Options> {
+    if let Some(address) = &args.http {
+        http_access::check_address(address)?;
+    }
     let agent = args.agent.unwrap_or_else(|| DEFAULT_AGENT.to_owned());
     let agent = socket_hello::check_agent_name(&agent).map_err(Failure::usage)?.to_owned();
     let config = ConfigArg { config: args.config };
@@ -272,6 +275,7 @@ async fn attach(kernel: &Kernel, socket: LocalSocket, options: Options) -> CliRe
         drain,
         is_shared,
         gate: Arc::new(OperatorGate::new(&folder, sources)),
+        entrance: Entrance::default(),
     };
     probes::serve_metrics(kernel, &served.drain).await?;
     let http = http.map(|bound| with_console(bound, &served, console)).transpose()?;
@@ -371,8 +375,10 @@ async fn bind(
         .http(address)
         .pages(probes::probes(kernel, drain))
         .tool_paths()
+        .without_warnings()
         .connections(|limits| http_access::limit_connections(&configured, limits))
         .config(|config| (config.hosts, config.origins) = (hosts.clone(), origins));
+    let (has_tls, allows_hosts) = (configured.tls.is_some(), !hosts.is_empty());
     let mut pages = None;
     let http = match access {
         HttpAccess::Anonymous(agent) => {
@@ -385,19 +391,28 @@ async fn bind(
                 config,
                 auth: auth.clone(),
                 hosts,
-                is_tls: configured.tls.is_some(),
+                is_tls: has_tls,
             });
             http.auth(auth)
         }
     };
     let http = match http_access::tls(&configured, folder)? {
-        Some(tls) => http.tls(tls),
+        Some(tls) => {
+            for warning in tls.warnings(SystemTime::now()) {
+                tracing::warn!("{warning}");
+            }
+            http.tls(tls)
+        }
         None => http,
     };
     let bound = http.bind().await.map_err(bind_failure)?;
+    let local = bound.local_addr();
+    for warning in http_access::exposure_warnings(local, has_tls, allows_hosts) {
+        tracing::warn!(%local, "{warning}");
+    }
     if let Some(pages) = &mut pages {
         // The bound address is a valid host too, unless it means all interfaces.
-        let ip = bound.local_addr().ip();
+        let ip = local.ip();
         let name = if ip.is_ipv6() { format!("[{ip}]") } else { ip.to_string() };
         pages.hosts.extend((!ip.is_unspecified()).then_some(name));
     }
@@ -416,13 +431,6 @@ fn bind_failure(error: ServeError) -> Failure {
                 "`{address}` is in use by another program; name another port, or port 0 for any free one"
             ))
         }
-        ServeError::Listen { address, source }
-            if source.kind() == std::io::ErrorKind::InvalidInput =>
-        {
-            Failure::usage(format!(
-                "`{address}` is not a valid address; use HOST:PORT, e.g. 127.0.0.1:8900"
-            ))
-        }
         error @ ServeError::Listed { .. } => Failure::usage(error),
         error => Failure::failed(error),
     }
@@ -435,8 +443,9 @@ fn serve_stdio(served: &ServedKernel, agent: &str) -> CliResult<JoinHandle<()>> 
     let (reader, writer) = take_stdio()?;
     let (served, principal) = (served.clone(), Principal::local().agent(agent));
     Ok(tokio::spawn(async move {
-        let closed =
-            served.serve_connection(reader, writer, principal, None, ServedClient::Host).await;
+        let client = ServedClient::Host;
+        let _guard = served.add_client(&principal, client);
+        let closed = served.serve_connection(reader, writer, principal, None, client).await;
         tracing::debug!(%closed, "host disconnected");
     }))
 }
@@ -449,7 +458,7 @@ impl Running {
         tokio::select! {
             number = signals.next() => StopCause::Signal(number),
             () = disconnected(&mut self.stdio) => StopCause::HostDisconnected,
-            () = idle(kernel, self.linger) => StopCause::Idle,
+            () = idle(&self.served, self.linger) => StopCause::Idle,
             timeout = kernel.stop_requested() => StopCause::Requested { timeout },
             // An authorized client has started a drain with a protocol request.
             () = self.served.drain.wait_begun() => StopCause::Requested { timeout: None },
@@ -497,14 +506,17 @@ async fn disconnected(stdio: &mut Option<JoinHandle<()>>) {
     }
 }
 
-/// Waits until the kernel has had no client for `linger`; waits forever without that limit.
-async fn idle(kernel: &Kernel, linger: Option<Duration>) {
-    match linger {
-        Some(linger) => {
-            let _ = timeout(FIRST_HOST_TIMEOUT, kernel.clients().connected()).await;
-            kernel.clients().idle_for(linger).await;
+/// Waits until the kernel has had no client for `linger`, and begins the drain; waits forever without that limit.
+async fn idle(served: &ServedKernel, linger: Option<Duration>) {
+    let Some(linger) = linger else { return std::future::pending().await };
+    let clients = served.kernel.clients();
+    let _ = timeout(FIRST_HOST_TIMEOUT, clients.connected()).await;
+    loop {
+        clients.idle_for(linger).await;
+        // A client may have connected since.
+        if served.begin_idle_drain(CLOSE_TIMEOUT) {
+            return;
         }
-        None => std::future::pending().await,
     }
 }
 

@@ -3,12 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_kernel::{ClientTransport, Kernel};
+use mgp_kernel::{ClientGuard, ClientTransport, Clients, Kernel};
 use mgp_lifecycle::Drain;
 use mgp_transport::{CloseReason, Connection};
 use mgp_types::method::Kind;
+use mgp_types::mgp::ShutdownReason;
 use mgp_types::service::{Call, Method, Params, Reply};
 use mgp_types::service::{CredentialGrant, Principal, Stack};
+use mgp_types::sync::Mutex;
 use mgp_types::{ErrorCode, RpcError};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Notify;
@@ -44,6 +46,34 @@ impl ServedClient {
     }
 }
 
+/// A lock that orders the arrival of a client and the end of an idle kernel.
+///
+/// If the client is added first, the kernel does not end. Otherwise the drain has begun once the client is added, and
+/// the client must be refused.
+#[derive(Clone, Default)]
+pub(crate) struct Entrance(Arc<Mutex<()>>);
+
+impl Entrance {
+    fn add(
+        &self,
+        clients: &Clients,
+        principal: Principal,
+        transport: ClientTransport,
+    ) -> ClientGuard {
+        let _lock = self.0.lock();
+        clients.add(principal, transport)
+    }
+
+    fn close_if_empty(&self, clients: &Clients, drain: &Drain, timeout: Duration) -> bool {
+        let _lock = self.0.lock();
+        let is_empty = clients.count() == 0;
+        if is_empty {
+            drain.begin(ShutdownReason::IdleTimeout, timeout);
+        }
+        is_empty
+    }
+}
+
 /// A kernel with the service stack and the drain that all its connections share.
 #[derive(Clone)]
 pub(crate) struct ServedKernel {
@@ -53,10 +83,22 @@ pub(crate) struct ServedKernel {
     /// `true` if hosts start this kernel and can replace it by a newer one.
     pub(crate) is_shared: bool,
     pub(crate) gate: Arc<OperatorGate>,
+    pub(crate) entrance: Entrance,
 }
 
 impl ServedKernel {
-    /// Serves one client, with the rights in `pass`, until the client disconnects or the kernel has drained.
+    /// Adds a client, which counts as connected until the returned guard is dropped.
+    pub(crate) fn add_client(&self, principal: &Principal, client: ServedClient) -> ClientGuard {
+        self.entrance.add(self.kernel.clients(), principal.clone(), client.transport())
+    }
+
+    /// Begins the drain of a kernel that has no client; returns `false` if it has one.
+    pub(crate) fn begin_idle_drain(&self, timeout: Duration) -> bool {
+        self.entrance.close_if_empty(self.kernel.clients(), &self.drain, timeout)
+    }
+
+    /// Serves one client, with the rights in `pass`, until the client disconnects or the kernel has drained. The caller
+    /// has [added](Self::add_client) the client.
     pub(crate) async fn serve_connection<R, W>(
         &self,
         reader: R,
@@ -69,7 +111,6 @@ impl ServedKernel {
         R: AsyncRead + Send + Unpin + 'static,
         W: AsyncWrite + Send + Unpin + 'static,
     {
-        let _presence = self.kernel.clients().add(principal.clone(), client.transport());
         let stack = self.stack.clone();
         let stack = match pass {
             None => stack,
@@ -136,4 +177,37 @@ fn repeated_later(stack: Stack, drain: Drain, holding: Arc<Notify>) -> Stack {
             }
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_idle_drain_does_not_begin_once_a_client_was_added() {
+        let (entrance, clients, drain) =
+            (Entrance::default(), Clients::default(), Drain::default());
+        let client = entrance.add(&clients, Principal::local(), ClientTransport::Socket);
+        assert!(!entrance.close_if_empty(&clients, &drain, Duration::ZERO));
+        assert!(!drain.is_draining(), "the client has been accepted");
+        drop(client);
+        assert!(entrance.close_if_empty(&clients, &drain, Duration::ZERO));
+        assert!(drain.is_draining());
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_client_that_arrives_during_an_idle_drain_sees_it() {
+        for _ in 0..1000 {
+            let (entrance, clients, drain) =
+                (Entrance::default(), Clients::default(), Drain::default());
+            let (arriving, listed, seen) = (entrance.clone(), clients.clone(), drain.clone());
+            let arrives = tokio::spawn(async move {
+                let client = arriving.add(&listed, Principal::local(), ClientTransport::Socket);
+                (seen.is_draining(), client)
+            });
+            let has_ended = entrance.close_if_empty(&clients, &drain, Duration::ZERO);
+            let (is_refused, _client) = arrives.await.unwrap();
+            assert_eq!(is_refused, has_ended);
+        }
+    }
 }

@@ -177,6 +177,8 @@ async fn serve_connection(
         }
         (Ok(_), Err(reason)) => return Err(io::Error::other(reason)),
     };
+    // Added before the check, so that an idle kernel does not begin to end after it has accepted the client.
+    let _guard = served.add_client(&principal, client);
     if served.drain.is_draining() {
         // Closing without a reply makes a shim start the next kernel instead of waiting for this one.
         return Err(ErrorKind::ConnectionAborted.into());

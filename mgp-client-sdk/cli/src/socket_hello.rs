@@ -149,7 +149,6 @@ impl<'a> Hello<'a> {
         Self { shim: true, version: Some(Cow::Borrowed(version::own())), ..Self::agent(name) }
     }
 
-    /// Returns whether a shim sent this line.
     pub(crate) fn is_shim(&self) -> bool {
         self.shim
     }
@@ -197,7 +196,6 @@ impl<'a> Hello<'a> {
         Ok(hello)
     }
 
-    /// Returns the role that the client requests.
     pub(crate) fn role(&self) -> HelloRole<'_> {
         match self.role {
             Role::Operator => HelloRole::Operator {

@@ -12,7 +12,6 @@ use crate::exit::{CliResult, Failure};
 /// The remedy for a folder that cannot be used for the state.
 const OTHER_FOLDER: &str = "name a folder of your own with --state DIR";
 
-/// The name of the database in the state folder.
 const DATABASE: &str = "state.db";
 
 /// Returns the path given by `--state`, or the default path in the user's folder for state.

@@ -14,8 +14,10 @@ use std::time::Duration;
 use mgp_discovery::{AuditSinkConfig, Expander, path_in};
 use mgp_security::{Delivery, Forwarder, Forwarding, Governance};
 use mgp_transport::http::Proxy;
+use mgp_types::mgp::KernelFinding;
 use mgp_types::service::{Call, Reply, Stack};
 use mgp_types::{ErrorCode, RpcError, Timestamp};
+use serde::Deserialize;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpStream, UdpSocket, lookup_host};
 use tokio::sync::Mutex;
@@ -36,7 +38,16 @@ const PRIORITY: u8 = 13 * 8 + 6;
 
 /// The running sinks; dropping them stops the forwarding.
 #[derive(Default)]
-pub(super) struct AuditSinks(Vec<(String, Forwarding)>);
+pub(super) struct AuditSinks(Vec<RunningSink>);
+
+struct RunningSink {
+    name: String,
+    forwarding: Forwarding,
+    error: LastError,
+}
+
+/// The error of the last attempt to write an event; `None` if the attempt succeeded.
+type LastError = Arc<mgp_types::sync::Mutex<Option<String>>>;
 
 mgp_types::opaque_debug!(AuditSinks);
 
@@ -85,13 +96,19 @@ impl AuditSinks {
         }
         let mut running = Vec::new();
         for (name, target) in targets {
+            let error = LastError::default();
+            let last = Arc::clone(&error);
             let stack = Stack::from_fn(move |call| {
-                let target = Arc::clone(&target);
-                async move { write(&target, &call).await }
+                let (target, last) = (Arc::clone(&target), Arc::clone(&last));
+                async move {
+                    let written = write(&target, &call).await;
+                    *last.lock() = written.as_ref().err().map(|error| error.message().to_owned());
+                    written
+                }
             });
             // This always succeeds, because every name was added to the forwarder above.
             if let Ok(forwarding) = forwarder.forward(&name, stack) {
-                running.push((name, forwarding));
+                running.push(RunningSink { name, forwarding, error });
             }
         }
         Ok(Self(running))
@@ -99,7 +116,18 @@ impl AuditSinks {
 
     /// Returns the name of each sink, with the sequence number of the last event that was delivered to it.
     pub(super) fn delivered(&self) -> impl Iterator<Item = (&str, u64)> {
-        self.0.iter().map(|(name, forwarding)| (name.as_str(), forwarding.delivered()))
+        self.0.iter().map(|sink| (sink.name.as_str(), sink.forwarding.delivered()))
+    }
+
+    /// Returns a warning for each sink that did not take its last event, with the reason.
+    pub(super) fn findings(&self) -> impl Iterator<Item = KernelFinding> {
+        self.0.iter().filter_map(|RunningSink { name, error, .. }| {
+            let why = error.lock().clone()?;
+            let text = format!(
+                "`kernel.audit.sinks.{name}` takes no events, which wait in the audit log: {why}; `mgp logs` shows each attempt"
+            );
+            Some(KernelFinding::new("warning", text))
+        })
     }
 }
 
@@ -271,14 +299,23 @@ fn datagram(event: &str) -> String {
         let event = serde_json::from_str::<serde_json::Value>(event).ok();
         event.and_then(|event| event.get(name).cloned()).unwrap_or_default()
     };
-    let (kind, mgp) = (member("event_type"), member("_mgp"));
-    let short = serde_json::json!({ "event_type": kind, "_mgp": mgp, "truncated": true });
+    let (time, kind, mgp) = (member("timestamp"), member("event_type"), member("_mgp"));
+    let short = serde_json::json!({
+        "timestamp": time, "event_type": kind, "_mgp": mgp, "truncated": true,
+    });
     syslog(&short.to_string())
 }
 
-/// Returns a syslog message (RFC 5424) without a host name, which the receiver adds.
+/// Returns a syslog message (RFC 5424) without a host name, which the receiver adds. The time is that of the event,
+/// because an event can be sent much later, e.g. after its receiver was away.
 fn syslog(event: &str) -> String {
-    let (time, pid) = (Timestamp::now(), std::process::id());
+    #[derive(Deserialize)]
+    struct Timed {
+        timestamp: Timestamp,
+    }
+    let time = serde_json::from_str::<Timed>(event).ok();
+    let time = time.and_then(|timed| timed.timestamp.to_system_time());
+    let (time, pid) = (time.map_or_else(Timestamp::now, Timestamp::from), std::process::id());
     format!("<{PRIORITY}>1 {time} - mgp {pid} audit - {event}")
 }
 
@@ -320,6 +357,17 @@ mod tests {
         };
         append_once(&path, "1\n".to_owned(), &mut running).await.unwrap();
         assert_eq!(read.await.unwrap(), "1\n");
+    }
+
+    #[test]
+    fn a_syslog_message_has_the_time_of_its_event() {
+        const HEAD: &str = "<110>1 2026-03-04T05:06:07.089Z - mgp ";
+        let event = |details: &str| {
+            format!(r#"{{"timestamp":"2026-03-04T05:06:07.089Z","details":"{details}"}}"#)
+        };
+        assert!(syslog(&event("x")).starts_with(HEAD));
+        assert!(datagram(&event(&"x".repeat(MAX_DATAGRAM))).starts_with(HEAD));
+        assert!(syslog("{}").starts_with("<110>1 20"), "the current time");
     }
 
     #[test]

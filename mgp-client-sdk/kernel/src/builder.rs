@@ -1,4 +1,4 @@
-//! Builds a kernel.
+//! Builds a kernel: loads its configuration, opens its stores and logs, and adds its servers.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -383,7 +383,6 @@ fn origin(sources: Sources, store: &Arc<dyn Store>) -> ConfigOrigin {
     ConfigOrigin { sources, trust: Trust::new(Arc::clone(store)) }
 }
 
-/// Adds the configured servers.
 fn add_servers(
     fleet: &fleet::Fleet,
     servers: Vec<mgp_discovery::ServerConfig>,
@@ -441,7 +440,6 @@ async fn open_scopes(
     Ok(scopes)
 }
 
-/// Sets the access groups of the agents.
 fn set_groups(governance: &Governance, config: &Config) {
     let tenant = Principal::local().tenant().clone();
     for (name, agent) in config.agents.iter().filter(|(_, agent)| !agent.groups.is_empty()) {

@@ -9,9 +9,10 @@ use mgp_lifecycle::{
 };
 use mgp_security::Governance;
 use mgp_types::RpcError;
+use mgp_types::method::ToolsCall;
 use mgp_types::mgp::Extension;
 use mgp_types::proposal::CallMembers;
-use mgp_types::service::{BoxFuture, Call, Reply, ServerId, Stack};
+use mgp_types::service::{AskCheck, BoxFuture, Call, Reply, ServerId, Stack};
 use mgp_types::store::{Store, StoreError};
 use tower_layer::{Layer as _, layer_fn};
 use tower_service::Service;
@@ -25,6 +26,8 @@ pub(crate) struct CallProposals {
     keys: Option<Idempotency>,
     pub(crate) transactions: Option<Transactions>,
     pub(crate) live_keys: Option<LiveKeys>,
+    /// The check of a call before a person is asked about it; `None` if there are neither keys nor transactions.
+    ask_check: Option<Arc<AskCheck>>,
 }
 
 mgp_types::opaque_debug!(CallProposals { keys, transactions });
@@ -43,9 +46,21 @@ impl CallProposals {
         }
         // Transactions need the keys too, because the calls that undo their steps carry idempotency keys.
         if offered.contains(Extension::Idempotency) || opened.transactions.is_some() {
-            opened.keys = Some(Idempotency::open(Arc::clone(store)).await?);
+            let keys = Idempotency::open(Arc::clone(store)).await?;
+            opened.keys = Some(keys.clone());
+            opened.ask_check = Some(Arc::new(ask_check(keys, opened.transactions.clone())));
         }
         Ok(opened)
+    }
+
+    /// Adds the check of keys and transactions to a tool call of a caller that negotiated a proposal. The gates run the
+    /// check before they ask a person about the call.
+    pub(crate) fn add_check(&self, call: &mut Call) {
+        if call.is::<ToolsCall>()
+            && let Some(check) = &self.ask_check
+        {
+            call.cx_mut().extensions.insert_shared(Arc::clone(check));
+        }
     }
 
     /// Adds the layers to the stack of calls to a server. Call this before the security layers are added: layers that
@@ -78,6 +93,18 @@ impl CallProposals {
             ForNegotiated { inner, extended }
         }))
     }
+}
+
+/// Returns the check that refuses a call whose key or transaction does not allow it to run.
+fn ask_check(keys: Idempotency, transactions: Option<Transactions>) -> AskCheck {
+    AskCheck::new(move |call| {
+        // The layers below apply only to calls with members, too.
+        if call.cx().extensions.get::<CallMembers>().is_none() {
+            return Ok(());
+        }
+        keys.check(call)?;
+        transactions.as_ref().map_or(Ok(()), |transactions| transactions.check(call))
+    })
 }
 
 /// Returns the function that decides whether a call is allowed to run again if the kernel does not know how its first

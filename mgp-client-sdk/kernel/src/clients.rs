@@ -89,8 +89,6 @@ pub struct ClientGuard {
     number: u64,
 }
 
-// === impl Clients ===
-
 impl Clients {
     /// Adds a connected client, which is listed until the returned guard is dropped.
     pub fn add(&self, principal: Principal, carrier: ClientTransport) -> ClientGuard {
@@ -202,15 +200,11 @@ impl Clients {
 
 mgp_types::opaque_debug!(Clients);
 
-// === impl RecentCaller ===
-
 impl RecentCaller {
     fn is_recent(&self, now: Instant) -> bool {
         now.duration_since(self.last_call) < RECENT_TTL
     }
 }
-
-// === impl ClientTransport ===
 
 impl ClientTransport {
     /// Returns the transport's name, as `mgp status` shows it.
@@ -223,8 +217,6 @@ impl ClientTransport {
         }
     }
 }
-
-// === impl ClientGuard ===
 
 impl Drop for ClientGuard {
     fn drop(&mut self) {

@@ -1,4 +1,4 @@
-//! The handle of a kernel.
+//! The handle of a running kernel: its parts, starts and stops of its servers, and facts about its process.
 
 use std::sync::Arc;
 use std::time::Duration;

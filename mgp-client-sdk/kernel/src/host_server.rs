@@ -56,7 +56,7 @@ impl Kernel {
         let context = self.0.fleet.context();
         let (for_tasks, for_schemas) = (context.clone(), dispatcher.clone());
         let server = Server::new(kernel_hops::KERNEL_NAME, env!("CARGO_PKG_VERSION"))
-            .herald(&context.notifications, dispatcher.clone())
+            .change_notifier(&context.notifications, dispatcher.clone())
             .event_hub(context.events.hub());
         server.drain_handle().fleet(Arc::clone(&visible) as Arc<dyn Fleet>);
         let own = shutdown_for_operators(server.system_router(), &context.governance);
@@ -191,7 +191,9 @@ impl<S: MgpService> Service<Call> for Admission<S> {
         dispatch::unwrap_kernel_tool(&mut call);
         // Record the client from its first call on, even if an inner layer refuses that call.
         note_caller(&self.dispatcher, &call);
-        if proposals::apply_to(&call, &self.dispatcher.parts().fleet.context().scopes) {
+        let context = self.dispatcher.parts().fleet.context();
+        if proposals::apply_to(&call, &context.scopes) {
+            context.calls.add_check(&mut call);
             return Either::Right { future: self.with_proposals.send(call) };
         }
         Either::Left { future: self.inner.call(call) }

@@ -12,7 +12,7 @@
 //! - `metrics.rs`: metrics for operators; `audit_sinks.rs`: copies of audit events for other programs.
 //! - `telemetry.rs`: spans and metrics for a collector; `search.rs`: the tool index with its history and encoder.
 //! - `registration.rs`: servers that are registered at run time; `published.rs`: registries of published servers.
-//! - `login.rs`: logins at servers at a URL.
+//! - `logins.rs`: logins at servers at a URL.
 //! - `clients.rs`, `callers.rs`: the connected clients; `process_info.rs`: the program around the kernel.
 //! - `host_server.rs`: the server to which hosts and agents connect; `kernel_hops.rs`: limits for kernels behind
 //!   kernels.

@@ -60,8 +60,8 @@ async fn follow(kernel: Weak<KernelParts>, lock: ActiveLock, mut lifetime: watch
     }
 }
 
-/// Reads the file, and returns its content if it differs from the lock file in force. If the file cannot be used, the
-/// lock file in force is kept.
+/// Reads the file, and returns its content if it differs from the active lock file. If the file cannot be used, the
+/// active lock file is kept.
 async fn changed(kernel: &Kernel, lock: &ActiveLock) -> Option<LockFile> {
     let own = lock.clone();
     let read = spawn_blocking(move || own.read_file()).await.ok()??;
@@ -83,8 +83,8 @@ fn set_finding(kernel: &Kernel, finding: Option<KernelFinding>) {
     kernel.0.config.set_lock_finding(finding);
 }
 
-/// Applies a changed lock file in a separate task that completes even if the caller is gone, so that each server that
-/// is stopped is also started again.
+/// Applies a changed lock file in a separate task that completes even if the caller drops its future, so that each
+/// server that is stopped is also started again.
 async fn apply_detached(kernel: &Kernel, lock: ActiveLock) -> Vec<KernelChange> {
     let kernel = kernel.clone();
     let applied = tokio::spawn(async move { apply(&kernel, &lock).await });
@@ -105,7 +105,7 @@ async fn apply(kernel: &Kernel, lock: &ActiveLock) -> Vec<KernelChange> {
     changes
 }
 
-/// Stops a server and adds it again, so that its program and its tools are compared with the lock file in force.
+/// Stops a server and adds it again, so that its program and its tools are compared with the active lock file.
 async fn restart(parts: &KernelParts, server: ServerConfig) -> KernelChange {
     let mut change = KernelChange::new("server", "changed");
     change.id = Some(server.id.as_str().to_owned());

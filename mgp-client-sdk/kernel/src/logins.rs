@@ -295,6 +295,7 @@ impl ServerLogin {
             Some(AuthError::ForeignIssuer { .. }) => format!(
                 "`{id}` names another authorization server than the one that its credentials are for; if you trust the change, which the log has, write the new one as `issuer` into its `auth`"
             ),
+            Some(error) if let Some(fault) = metadata_fault(id, error) => fault,
             _ if self.is_machine() => format!(
                 "the credentials of `{id}` are refused; check its `auth` in the configuration"
             ),
@@ -408,6 +409,26 @@ impl TokenStore for IssuerStore {
     }
 }
 
+/// Returns the reason and the remedy for a fault of metadata, which neither a login nor other credentials resolve.
+/// Texts of the metadata are left out, because the reason is trusted; the log has them.
+fn metadata_fault(id: &ServerId, error: &AuthError) -> Option<String> {
+    Some(match error {
+        AuthError::NoMetadata { .. } => format!(
+            "the authorization server of `{id}` has no metadata; correct or add `issuer` in its `auth`"
+        ),
+        AuthError::IssuerMismatch { .. } => format!(
+            "the metadata of the authorization server of `{id}` names another issuer, which the log has; if you trust it, write it as `issuer` into its `auth`"
+        ),
+        AuthError::MissingEndpoint { what, .. } => format!(
+            "the metadata of the authorization server of `{id}` does not contain the {what}; ask its operator"
+        ),
+        AuthError::ResourceMismatch { .. } => format!(
+            "the metadata of `{id}` is for another URL, which the log has; if you trust that one, write it as `url`"
+        ),
+        _ => return None,
+    })
+}
+
 /// Returns the error of the OAuth client that caused an error.
 fn cause(error: &RpcError) -> Option<&AuthError> {
     std::error::Error::source(error)?.downcast_ref::<Arc<AuthError>>().map(|cause| &**cause)
@@ -515,7 +536,38 @@ mod tests {
         assert!(error.message().contains(remedy), "{error}");
     }
 
-    /// Returns a server with a configured issuer.
+    #[test]
+    fn a_fault_of_metadata_is_not_called_a_refusal_of_the_credentials() {
+        let mut server = server(SERVER, ISSUERS[0]);
+        server.auth.grant = AuthGrant::ClientCredentials;
+        let login = ServerLogin {
+            server,
+            owner: None,
+            file: None,
+            logins: Logins::default(),
+            oauth: OnceLock::new(),
+            report: Arc::new(|_| ()),
+        };
+        let explained = |error: AuthError| {
+            let error = RpcError::from(&error).because(Arc::new(error));
+            login.explain(error).message().to_owned()
+        };
+        let issuer = || "https://theirs.example".to_owned();
+        let asked = ISSUERS[0].to_owned();
+        for (error, expected) in [
+            (AuthError::NoMetadata { issuer: issuer() }, "has no metadata"),
+            (AuthError::IssuerMismatch { asked, found: issuer() }, "names another issuer"),
+            (
+                AuthError::ResourceMismatch { resource: issuer(), server: SERVER.to_owned() },
+                "is for another URL",
+            ),
+            (AuthError::NoBrowser, "are refused; check its `auth`"),
+        ] {
+            let text = explained(error);
+            assert!(text.contains(expected) && !text.contains("theirs"), "{text}");
+        }
+    }
+
     fn server(url: &str, issuer: &str) -> LoginServer {
         let text =
             format!("servers = [{{ id = 'a', url = '{url}', auth = {{ issuer = '{issuer}' }} }}]");

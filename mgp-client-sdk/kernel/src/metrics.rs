@@ -61,7 +61,7 @@ pub(super) struct ServerCalls {
 }
 
 /// The measurement of a call. A call that is dropped before its end, because its caller cancelled it or disconnected,
-/// is counted as cancelled; a round that asks the caller is dropped too, but its call goes on in the next round.
+/// is counted as cancelled; a round that asks the caller is dropped too, but its call continues in the next round.
 pub(crate) struct MeasuredCall<'a> {
     metrics: &'a CallMetrics,
     cx: &'a Context,
@@ -90,7 +90,6 @@ fn is_denial(error: &RpcError) -> bool {
     DENIALS.contains(&error.code().0) && is_refusal(error)
 }
 
-/// Returns the text for an error code in metrics.
 pub(super) fn error_text(code: i32) -> String {
     match code {
         OTHER => "other".to_owned(),
@@ -186,7 +185,7 @@ pub(crate) fn end(
 }
 
 impl MeasuredCall<'_> {
-    /// Counts nothing: the call goes on in its next round.
+    /// Counts nothing: the call continues in its next round.
     pub(crate) fn suspend(mut self) {
         self.is_ended = true;
     }

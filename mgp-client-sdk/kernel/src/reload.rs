@@ -27,7 +27,7 @@ impl Kernel {
     /// whenever a file changes.
     ///
     /// # Errors
-    /// [`KernelError`] if the files cannot be used. Then the previous configuration stays in force.
+    /// [`KernelError`] if the files cannot be used. Then the previous configuration stays active.
     ///
     /// # Cancel safety
     /// Once the files are read, the reload completes even if the future is dropped.
@@ -122,8 +122,8 @@ async fn apply_loaded(
     Ok(result)
 }
 
-/// Applies a configuration in a separate task that completes even if the caller is gone, so that each server that is
-/// stopped to be replaced is also started again.
+/// Applies a configuration in a separate task that completes even if the caller drops its future, so that each server
+/// that is stopped to be replaced is also started again.
 async fn apply_detached(
     kernel: &Kernel,
     config: Config,

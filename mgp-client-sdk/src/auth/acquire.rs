@@ -215,10 +215,11 @@ impl CurrentCredentials {
                 Ok(true)
             }
             Err(error) if token::is_final(&error) => {
-                debug!(%error, "refresh token refused");
                 if self.adopt_stored(&tokens, entry).await {
+                    debug!(%error, "refresh token refused; another process has renewed the tokens");
                     return Ok(true);
                 }
+                warn!(%error, "refresh token refused");
                 entry.tokens = None;
                 if token::is_unknown_client(&error) {
                     entry.registration = None;

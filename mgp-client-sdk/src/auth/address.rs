@@ -44,6 +44,13 @@ pub(super) fn issuer(text: &str) -> Result<Url, AuthError> {
     Ok(url)
 }
 
+/// Returns whether `listed`, from the metadata of a server, is the issuer that the user trusts. A slash after the host
+/// makes no difference: many servers list an issuer with it that names itself without it.
+pub(super) fn is_trusted_issuer(listed: &str, trusted: &str) -> bool {
+    let is_host = || Url::parse(trusted).is_ok_and(|url| origin(&url) == trusted);
+    listed == trusted || (listed.strip_suffix('/') == Some(trusted) && is_host())
+}
+
 /// Returns whether an address can refer only to this machine.
 pub(super) fn is_loopback(url: &Url) -> bool {
     url.host_str().is_some_and(is_loopback_host)

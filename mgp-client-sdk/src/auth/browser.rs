@@ -76,7 +76,8 @@ const MAX_HEAD_BYTES: usize = 16 * 1024;
 const MAX_CONNECTIONS: usize = 16;
 
 const PATH: &str = "/callback";
-const DONE: &str = "Login complete. You can close this window.";
+/// The page after a login. The authorization server can still refuse the tokens, so the page claims no success.
+const DONE: &str = "You can close this window; the terminal shows the result of the login.";
 const REFUSED: &str = "The login was refused; see the terminal.";
 const NOT_FOUND: &str = "There is nothing here.";
 

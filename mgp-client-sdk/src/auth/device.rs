@@ -31,6 +31,8 @@ struct Started {
     verification_uri_complete: Option<String>,
     #[serde(default)]
     interval: Option<u64>,
+    #[serde(default)]
+    expires_in: Option<u64>,
 }
 
 impl CurrentCredentials {
@@ -52,7 +54,9 @@ impl CurrentCredentials {
         browser.show_device_code(&code);
         let polled = self.poll(found, &started, who, scopes, bound);
         let limit = self.config.login_timeout;
-        timeout(limit, polled).await.map_err(|_| timed_out(limit))?
+        let lifetime = started.expires_in.map_or(limit, Duration::from_secs);
+        let ended = |_| if lifetime < limit { code_expired() } else { timed_out(limit) };
+        timeout(limit.min(lifetime), polled).await.map_err(ended)?
     }
 
     /// Parses the address of a page that is shown to the person.
@@ -117,7 +121,10 @@ impl CurrentCredentials {
                 Err(AuthError::Token { error, description, .. }) if error == "access_denied" => {
                     return Err(AuthError::Denied { error, description });
                 }
-                // The person may have entered the code already, so the login goes on, with longer waits.
+                Err(AuthError::Token { error, .. }) if error == "expired_token" => {
+                    return Err(code_expired());
+                }
+                // The person may have entered the code already, so the login continues, with longer waits.
                 Err(error) if error.is_temporary() => {
                     interval = (interval * 2).min(MAX_POLL_INTERVAL);
                 }
@@ -125,4 +132,8 @@ impl CurrentCredentials {
             }
         }
     }
+}
+
+fn code_expired() -> AuthError {
+    AuthError::browser("the code has expired; log in again")
 }

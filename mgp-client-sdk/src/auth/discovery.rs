@@ -118,7 +118,8 @@ fn choose(resource: &Resource, server: &Url, choice: Choice<'_>) -> Result<Strin
     let listed = resource.authorization_servers.as_deref().unwrap_or_default();
     let is_listed = |issuer: &&str| listed.iter().any(|known| known == issuer);
     if let Some(only) = choice.only {
-        return choice.only.filter(is_listed).map(str::to_owned).ok_or_else(|| {
+        let is_listed = listed.iter().any(|known| address::is_trusted_issuer(known, only));
+        return is_listed.then(|| only.to_owned()).ok_or_else(|| {
             let found: Vec<_> =
                 listed.iter().take(4).map(|i| format!("`{}`", clip_text(i))).collect();
             AuthError::ForeignIssuer { expected: only.to_owned(), found: found.join(", ") }
@@ -376,6 +377,20 @@ mod tests {
             check(away, there, page, false);
             check(here, there, page, true);
             check(away, own, page, true);
+        }
+    }
+
+    #[test]
+    fn a_trusted_issuer_may_be_listed_with_a_slash_after_its_host() {
+        let json = r#"{"resource":"https://a.example","authorization_servers":["https://one.example/","https://one.example/t/"]}"#;
+        let resource: Resource = serde_json::from_str(json).unwrap();
+        let server = Url::parse("https://a.example").unwrap();
+        let choose =
+            |only| choose(&resource, &server, Choice { only: Some(only), preferred: None });
+        assert_eq!(choose("https://one.example").unwrap(), "https://one.example");
+        for other in ["https://one.example/t", "https://one.example//", "https://ONE.example"] {
+            let foreign = choose(other).unwrap_err();
+            assert!(matches!(foreign, AuthError::ForeignIssuer { .. }), "{other}: {foreign}");
         }
     }
 

@@ -121,7 +121,7 @@ pub enum AuthError {
         issuer: String,
     },
     /// The authorization server refused to register the client.
-    #[error("`{issuer}` refused to register this client ({error}): {description}")]
+    #[error("`{issuer}` refused to register this client ({error}){}", appended(.description))]
     Registration {
         /// The issuer that refused the registration.
         issuer: String,
@@ -150,7 +150,7 @@ pub enum AuthError {
         why: &'static str,
     },
     /// The authorization server refused the login.
-    #[error("the login was refused ({error}): {description}")]
+    #[error("the login was refused ({error}){}", appended(.description))]
     Denied {
         /// The error code of the refusal.
         error: String,
@@ -158,7 +158,7 @@ pub enum AuthError {
         description: String,
     },
     /// The token endpoint refused to issue a token.
-    #[error("`{endpoint}` refused to issue a token ({error}): {description}")]
+    #[error("`{endpoint}` refused to issue a token ({error}){}", appended(.description))]
     Token {
         /// The token endpoint that refused the request.
         endpoint: String,
@@ -168,7 +168,7 @@ pub enum AuthError {
         description: String,
     },
     /// The issuer refused to revoke a token, which stays valid until it expires.
-    #[error("`{endpoint}` did not revoke the token ({error}): {description}")]
+    #[error("`{endpoint}` did not revoke the token ({error}){}", appended(.description))]
     NotRevoked {
         /// The revocation endpoint that refused the request.
         endpoint: String,
@@ -273,9 +273,24 @@ impl From<RpcError> for AuthError {
     }
 }
 
+/// Returns the description of a refusal as the end of a message. Many authorization servers send none.
+fn appended(description: &str) -> String {
+    if description.is_empty() { String::new() } else { format!(": {description}") }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_refusal_without_a_description_ends_with_its_error() {
+        let refused = |description: &str| {
+            let (error, description) = ("access_denied".to_owned(), description.to_owned());
+            AuthError::Denied { error, description }.to_string()
+        };
+        assert_eq!(refused(""), "the login was refused (access_denied)");
+        assert_eq!(refused("not today"), "the login was refused (access_denied): not today");
+    }
 
     #[test]
     fn errors_that_a_login_does_not_solve_have_other_codes() {

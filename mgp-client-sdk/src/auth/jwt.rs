@@ -68,7 +68,6 @@ impl SigningKey {
         self
     }
 
-    /// Signs an assertion of the client id for one issuer.
     pub(super) fn statement(&self, client_id: &str, issuer: &str) -> Result<Secret, AuthError> {
         let mut header = Header::new(match self.algorithm {
             SigningAlgorithm::Es256 => Algorithm::ES256,

@@ -5,7 +5,6 @@ use serde::Deserialize;
 use super::dpop::ProofSupport;
 use super::scope::Scopes;
 
-/// Metadata of a protected resource.
 #[derive(Clone, Debug, Deserialize)]
 #[expect(clippy::struct_field_names, reason = "RFC 9728 names the member")]
 pub(super) struct Resource {
@@ -20,7 +19,6 @@ pub(super) struct Resource {
     dpop_bound_access_tokens_required: Option<bool>,
 }
 
-/// Metadata of an authorization server.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct AuthServer {
     pub(super) issuer: String,

@@ -10,7 +10,6 @@ use super::secret::Secret;
 
 pub(super) const METHOD: &str = "S256";
 
-/// A verifier and its challenge.
 #[derive(Debug)]
 pub(super) struct Pkce {
     pub(super) verifier: Secret,

@@ -46,7 +46,6 @@ struct Refusal {
     error_description: Option<String>,
 }
 
-/// The origin of a registration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RegistrationOrigin {
     /// The registration is a dynamic one that was stored before this login.

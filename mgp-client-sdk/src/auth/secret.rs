@@ -16,12 +16,12 @@ use serde::{Deserialize, Serialize};
 pub struct Secret(String);
 
 impl Secret {
-    /// Creates a secret.
+    /// Creates a secret from its text.
     pub fn new(word: impl Into<String>) -> Self {
         Self(word.into())
     }
 
-    /// Returns the text.
+    /// Returns the text, which must not be logged.
     #[must_use]
     pub fn expose(&self) -> &str {
         &self.0

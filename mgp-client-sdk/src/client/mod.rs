@@ -111,7 +111,6 @@ impl WeakClient {
 
 mgp_types::opaque_debug!(WeakClient);
 
-/// The child process behind a client.
 pub(crate) enum ChildGuard {
     /// A child process that is killed when the client is dropped.
     Own(Arc<Child>),
@@ -288,7 +287,7 @@ impl Client {
         &self.0.peer
     }
 
-    /// Returns the state of the handshake.
+    /// Returns the state of the handshake, which has the facts about the server.
     #[must_use]
     pub fn session(&self) -> &Arc<HandshakeState> {
         &self.0.session

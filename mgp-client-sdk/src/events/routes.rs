@@ -138,7 +138,6 @@ fn read(params: &Params) -> Result<(Option<Id>, ServerEvent), RpcError> {
     read_event(&params.get::<Payload>()?)
 }
 
-/// Reads an event from a notification or a replay.
 pub(super) fn read_event(params: &Payload) -> Result<(Option<Id>, ServerEvent), RpcError> {
     #[derive(Deserialize)]
     struct Wire {

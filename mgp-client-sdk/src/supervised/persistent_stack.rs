@@ -175,7 +175,7 @@ impl Future for ResponseFuture {
     fn poll(self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Self::Output> {
         let this = self.project();
         let outcome = std::task::ready!(this.sending.poll(task));
-        // Release the count now, because the future may be dropped much later. Only a task goes on running.
+        // Release the count now, because the future may be dropped much later. Only a task continues to run.
         let mut running = this.running.take();
         if is_answer(&outcome) {
             this.connection.has_given_up.store(false, Ordering::Release);
@@ -358,10 +358,7 @@ impl Service<Call> for ClientScope {
     type Response = Reply;
     type Error = RpcError;
     type Future = BoxFuture<'static, Result<Reply, RpcError>>;
-
-    fn poll_ready(&mut self, _: &mut Task<'_>) -> Poll<Result<(), RpcError>> {
-        Poll::Ready(Ok(()))
-    }
+    mgp_types::always_ready!(innermost);
 
     fn call(&mut self, mut call: Call) -> Self::Future {
         if call.tool().is_some() && call.cx().scope.id() == self.own {
@@ -383,10 +380,7 @@ impl Service<Call> for AddressCall {
     type Response = Reply;
     type Error = RpcError;
     type Future = BoxFuture<'static, Result<Reply, RpcError>>;
-
-    fn poll_ready(&mut self, _: &mut Task<'_>) -> Poll<Result<(), RpcError>> {
-        Poll::Ready(Ok(()))
-    }
+    mgp_types::always_ready!(innermost);
 
     fn call(&mut self, mut call: Call) -> Self::Future {
         let current = &self.persistent.current;
@@ -423,10 +417,7 @@ impl Service<Call> for SendOnConnection {
     type Response = Reply;
     type Error = RpcError;
     type Future = Either<ResponseFuture, Ready<Result<Reply, RpcError>>>;
-
-    fn poll_ready(&mut self, _: &mut Task<'_>) -> Poll<Result<(), RpcError>> {
-        Poll::Ready(Ok(()))
-    }
+    mgp_types::always_ready!(innermost);
 
     fn call(&mut self, call: Call) -> Self::Future {
         let own = call.cx().extensions.get_shared::<ActiveConnection>();

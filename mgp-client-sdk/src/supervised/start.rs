@@ -153,8 +153,6 @@ impl Spawn for ServerStarter {
     }
 }
 
-// === impl Spawned ===
-
 impl Spawned for StartedServer {
     type Client = Client;
 

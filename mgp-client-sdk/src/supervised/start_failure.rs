@@ -44,7 +44,7 @@ pub(super) fn failure_cause(error: &Error) -> String {
     let code = refusal.code();
     match HttpFailure::from_error(refusal) {
         Some(HttpFailure::Status(401) | HttpFailure::StatusWithError(401)) => {
-            "the server requires credentials (HTTP 401): log in, or set a header, and start it again"
+            "the server requires valid credentials (HTTP 401): log in, or set or correct a header, and start it again"
                 .to_owned()
         }
         Some(HttpFailure::Status(300..=399)) => {
@@ -97,4 +97,18 @@ pub(super) fn is_permanent(error: &Error) -> bool {
 pub(super) fn exit(report: ExitReport) -> Exit {
     let how = format!("the server {report}");
     if report.is_success() { Exit::success(how) } else { Exit::failure(how) }
+}
+
+#[cfg(test)]
+mod tests {
+    use mgp_types::RpcError;
+
+    use super::*;
+
+    #[test]
+    fn a_refused_header_is_to_be_corrected() {
+        let error = RpcError::new(ErrorCode::AUTH_REQUIRED, "theirs");
+        let cause = failure_cause(&Error::Call(error.because(HttpFailure::Status(401))));
+        assert!(cause.contains("set or correct a header") && !cause.contains("theirs"), "{cause}");
+    }
 }

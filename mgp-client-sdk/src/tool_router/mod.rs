@@ -7,7 +7,6 @@ mod task_waiter;
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::task::{Context as Task, Poll};
 
 use mgp_types::service::{BoxFuture, Call, Kind, Reply};
 use mgp_types::{ErrorCode, RpcError};
@@ -44,10 +43,7 @@ impl Service<Call> for ToolRouter {
     type Response = Reply;
     type Error = RpcError;
     type Future = BoxFuture<'static, Result<Reply, RpcError>>;
-
-    fn poll_ready(&mut self, _: &mut Task<'_>) -> Poll<Result<(), RpcError>> {
-        Poll::Ready(Ok(()))
-    }
+    mgp_types::always_ready!(innermost);
 
     fn call(&mut self, call: Call) -> Self::Future {
         let Some(tool) = call.tool() else {

@@ -1,6 +1,6 @@
 //! Calls that wait until their modern caller has sent an answer.
 //!
-//! A call to a legacy callee is parked: it goes on running, and is cancelled when its entry is dropped. A call to a
+//! A call to a legacy callee is parked: it continues to run, and is cancelled when its entry is dropped. A call to a
 //! modern callee has ended its round; only its id is stored, so that the callee does not count as idle. The number of
 //! entries is limited, and each has a time limit. A parked call belongs to the principal that made it, and ends with
 //! the connection or session of its caller.
@@ -227,7 +227,6 @@ struct Table {
     has_sweeper: bool,
 }
 
-/// A parked call in the table.
 struct Entry {
     until: Instant,
     call: ParkedCall,
@@ -366,7 +365,6 @@ pub(super) struct ParkedGuard<'a> {
 }
 
 impl<'a> ParkedGuard<'a> {
-    /// Parks a call.
     pub(super) fn put(
         parked_calls: &'a ParkedCalls,
         name: &'a str,

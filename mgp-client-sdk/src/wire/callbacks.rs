@@ -119,7 +119,6 @@ enum Received {
 }
 
 impl ReceivedCallbacks {
-    /// Sets the stack on which responses are sent.
     pub(crate) fn send_on(&self, stack: &Stack) {
         // A connection is established once, so the stack was not set before.
         let _ = self.stack.set(stack.clone());

@@ -47,7 +47,6 @@ pub(crate) async fn answer_form(
     })
 }
 
-/// The fields of a form.
 struct Form {
     fields: Vec<(String, Field)>,
 }

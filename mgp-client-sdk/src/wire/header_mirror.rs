@@ -7,7 +7,6 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::task::{Context as Task, Poll};
 use std::time::Duration;
 
 use mgp_types::mcp::{Era, NextCursor};
@@ -89,10 +88,7 @@ impl<S: MgpService> Service<Call> for HeaderMirror<S> {
     type Response = Reply;
     type Error = RpcError;
     type Future = Either<S::Future, BoxFuture<'static, Result<Reply, RpcError>>>;
-
-    fn poll_ready(&mut self, task: &mut Task<'_>) -> Poll<Result<(), RpcError>> {
-        self.inner.poll_ready(task)
-    }
+    mgp_types::always_ready!();
 
     fn call(&mut self, call: Call) -> Self::Future {
         if call.cx().callee.era != Era::Modern {

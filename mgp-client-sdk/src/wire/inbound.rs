@@ -2,7 +2,6 @@
 
 use std::future::ready;
 use std::sync::Arc;
-use std::task::{Context as Task, Poll};
 
 use mgp_lifecycle::{CatchPanicLayer, HandshakeState};
 use mgp_stream::{CancelLayer, RouteLayer};
@@ -74,10 +73,7 @@ impl Service<Call> for Answers {
     type Response = Reply;
     type Error = RpcError;
     type Future = BoxFuture<'static, Result<Reply, RpcError>>;
-
-    fn poll_ready(&mut self, _: &mut Task<'_>) -> Poll<Result<(), RpcError>> {
-        Poll::Ready(Ok(()))
-    }
+    mgp_types::always_ready!(innermost);
 
     fn call(&mut self, call: Call) -> Self::Future {
         let facts = call.cx().scope.state::<HandshakeState>().facts();

@@ -228,10 +228,7 @@ impl Service<Call> for LivenessPeer {
     type Response = Reply;
     type Error = RpcError;
     type Future = ResponseFuture;
-
-    fn poll_ready(&mut self, _: &mut Task<'_>) -> Poll<Result<(), RpcError>> {
-        Poll::Ready(Ok(()))
-    }
+    mgp_types::always_ready!(innermost);
 
     fn call(&mut self, call: Call) -> ResponseFuture {
         ResponseFuture {

@@ -20,7 +20,7 @@ const MAX_ELICITATIONS: usize = 256;
 /// The maximum number of completions per connection that arrived before their elicitation; the oldest is dropped first.
 const MAX_EARLY: usize = 32;
 
-/// The maximum length of the id of such a completion, in bytes.
+/// The maximum length of the id of a completion that is kept for its elicitation, in bytes.
 const MAX_EARLY_ID_BYTES: usize = 256;
 
 /// The time for which the completion of an unknown elicitation is kept. The refusal that names the elicitation arrives

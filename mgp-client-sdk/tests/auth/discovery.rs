@@ -310,6 +310,23 @@ async fn a_login_on_another_device_goes_on_after_a_failure_that_passes() {
     assert_eq!(world.tokens().len(), 3);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_login_on_another_device_ends_when_its_code_expires() {
+    for (lifetime, error) in [(30, "authorization_pending"), (600, "expired_token")] {
+        let world = World::new(|s| {
+            s.server = json!({ "device_authorization_endpoint": "https://one.example/device" });
+            s.device = json!({
+                "device_code": "d", "user_code": "A-B", "expires_in": lifetime,
+                "verification_uri": "https://one.example/enter",
+            });
+            s.token_fault = Some((400, error));
+        });
+        let outcome = world.call(&world.oauth().browser(Elsewhere::default()), "").await;
+        let refused = outcome.unwrap_err();
+        assert!(refused.message().contains("the code has expired"), "{refused}");
+    }
+}
+
 /// A browser on another device, with which the person can also follow a redirect.
 struct Redirected(Person);
 

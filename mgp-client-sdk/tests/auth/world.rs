@@ -26,7 +26,6 @@ pub(crate) const REDIRECT: &str = "http://127.0.0.1:3000/callback";
 pub(crate) const DOCUMENT: &str = "https://me.example/client.json";
 pub(crate) const SECRET: &str = "s3cret:of+the client";
 
-/// The switches of the script.
 #[derive(Clone)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch")]
 pub(crate) struct Switches {
@@ -191,7 +190,6 @@ impl World {
         OAuth::new(SERVER, self.fetcher()).client_name("tester").browser(Person(Arc::clone(self)))
     }
 
-    /// Registers a client at an issuer.
     pub(crate) fn add_client(&self, issuer: &str, id: &str, secret: Option<&str>) {
         let key = (issuer.to_owned(), id.to_owned());
         self.state().clients.insert(key, secret.map(str::to_owned));
@@ -550,7 +548,6 @@ impl World {
     }
 }
 
-/// The fetcher of this world.
 struct WorldFetcher(Arc<World>);
 
 #[async_trait]

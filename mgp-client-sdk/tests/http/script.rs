@@ -38,7 +38,6 @@ impl Received {
         self.headers.get(name).map(String::as_str)
     }
 
-    /// Creates the result of this request.
     pub(crate) fn result(&self, result: &Value) -> Value {
         json!({ "jsonrpc": "2.0", "id": self.body["id"], "result": result })
     }
@@ -49,7 +48,6 @@ impl Received {
     }
 }
 
-/// The server's response.
 pub(crate) enum Response {
     /// A status, headers, and a body with its type.
     Whole(u16, Vec<(&'static str, String)>, &'static str, String),
@@ -61,7 +59,6 @@ pub(crate) enum Response {
     Last(Box<Self>),
 }
 
-/// A step of a stream of events.
 #[derive(Clone)]
 pub(crate) enum Step {
     Say(String),
@@ -101,7 +98,6 @@ pub(crate) fn events(steps: impl IntoIterator<Item = Step>) -> Response {
     Response::Events(Vec::new(), steps.into_iter().collect())
 }
 
-/// Creates an event with a message.
 pub(crate) fn say(message: &Value) -> Step {
     Step::Say(format!("event: message\ndata: {message}\n\n"))
 }

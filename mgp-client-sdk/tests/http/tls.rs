@@ -24,7 +24,6 @@ const GOOD: &[u8] = include_bytes!("certificates/server.pem");
 const ELSEWHERE: &[u8] = include_bytes!("certificates/elsewhere.pem");
 const EXPIRED: &[u8] = include_bytes!("certificates/expired.pem");
 
-/// A modern server with a certificate.
 async fn server(certificate: &[u8]) -> Server {
     let certificate = CertificateDer::from_pem_slice(certificate).unwrap();
     let key = PrivateKeyDer::from_pem_slice(KEY).unwrap();

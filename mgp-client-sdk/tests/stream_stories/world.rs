@@ -20,7 +20,6 @@ use mgp_types::service::Stack;
 use serde_json::Value;
 use tower_layer::Layer as _;
 
-/// The transport to the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Carrier {
     Memory,
@@ -204,7 +203,6 @@ fn kernel(router: ToolRouter) -> DuplexEnd {
     here
 }
 
-/// The items of a stream.
 #[derive(Debug, Default)]
 pub(crate) struct Received {
     pub(crate) blocks: Vec<ContentBlock>,
@@ -233,7 +231,6 @@ impl Received {
         }
     }
 
-    /// Returns the text of the chunks.
     pub(crate) fn text(&self) -> String {
         self.blocks.iter().filter_map(ContentBlock::as_text).collect()
     }
@@ -242,7 +239,6 @@ impl Received {
         self.result.as_ref().unwrap().as_ref().unwrap()
     }
 
-    /// Returns the text of the result.
     pub(crate) fn result_text(&self) -> String {
         let blocks = self.result()["content"].as_array().unwrap();
         blocks.iter().filter_map(|block| block["text"].as_str()).collect()

@@ -15,7 +15,6 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::world::{WAIT_TIMEOUT, quick, stat};
 
-/// The default number of kills.
 const KILLS: u32 = 40;
 
 /// The variable that marks the process which kills. It runs no other test, so all its children and descriptors count.
@@ -50,7 +49,6 @@ fn the_killing() {
     runtime.block_on(kill_and_look(kills));
 }
 
-/// The moments at which a child is killed.
 #[derive(Clone, Copy, Debug)]
 enum Moment {
     /// As soon as there is a process.

@@ -71,7 +71,6 @@ pub(crate) struct Seen {
     asked: Vec<(Value, String)>,
     /// The client's answers to these requests.
     answers: Vec<Value>,
-    /// The capabilities that the server declared.
     declared: Option<Value>,
     /// The revision with which the server answered `initialize`.
     negotiated: Option<Value>,

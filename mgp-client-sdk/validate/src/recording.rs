@@ -58,7 +58,6 @@ pub(crate) struct Recording {
 }
 
 impl Recording {
-    /// Records a message of the client.
     pub(crate) fn client_sent(&mut self, message: &Value) {
         let Some(method) = message["method"].as_str() else { return };
         let Some(id) = message.get("id") else {
@@ -94,7 +93,6 @@ impl Recording {
         });
     }
 
-    /// Records a message of the server.
     pub(crate) fn server_sent(&mut self, message: &Value) {
         let is_notice = message.get("method").is_some();
         self.is_full |= is_notice && self.notices.len() >= MAX_MESSAGES;

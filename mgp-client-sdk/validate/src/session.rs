@@ -20,7 +20,6 @@ pub(crate) const MODERN: &str = "2026-07-28";
 /// The name of the extension under which MGP is declared in the modern era.
 pub(crate) const MGP_KEY: &str = "dev.cloto/mgp";
 
-/// The revisions with a handshake.
 pub(crate) const LEGACY_REVISIONS: &[&str] = &["2024-11-05", "2025-03-26", "2025-06-18", LEGACY];
 
 /// The extensions that MGP §2.2 defines.
@@ -97,7 +96,6 @@ impl Setup {
     }
 }
 
-/// The answer to a request.
 #[derive(Clone, Debug)]
 pub(crate) enum Answer {
     Result(Value),

@@ -1,4 +1,5 @@
-//! Checks of addresses in the configuration: proxies, base URLs, authorization servers, mail servers and mailboxes.
+//! Checks of addresses in the configuration: proxies, base URLs, authorization servers, receivers of syslog, mail
+//! servers and mailboxes.
 //!
 //! A value that the kernel could only refuse when it connects is reported when the file is read.
 
@@ -13,6 +14,7 @@ struct Address<'a> {
     scheme: &'a str,
     has_user: bool,
     host: &'a str,
+    has_port: bool,
     /// The text after host and port: the path, the query and the fragment.
     path: &'a str,
 }
@@ -38,7 +40,8 @@ impl<'a> Address<'a> {
             && user.is_none_or(is_user)
             && is_host(host)
             && (port.is_empty() || port.strip_prefix(':').is_some_and(is_port));
-        is_valid.then_some(Self { scheme, has_user: user.is_some(), host, path })
+        let (has_user, has_port) = (user.is_some(), !port.is_empty());
+        is_valid.then_some(Self { scheme, has_user, host, has_port, path })
     }
 
     /// Returns whether the address has a query or a fragment.
@@ -105,10 +108,19 @@ fn is_excludable(host: &str) -> bool {
 pub(super) fn base_url(reader: &mut Reader<'_, '_, '_>, name: &str) -> Option<String> {
     let url = reader.text(name)?;
     if Address::parse(&url, &["https", "http"]).is_none_or(|address| address.has_query()) {
-        let remedy = "write `https://HOST` or `http://HOST:PORT`, without a query".to_owned();
-        reader.error(name, "is not the beginning of a URL", Some(remedy));
+        let remedy = "write `https://HOST` or `http://HOST:PORT`, without a query";
+        reader.error(name, "is not the beginning of a URL", Some(url_remedy(&url, remedy)));
     }
     Some(url)
+}
+
+/// Returns the remedy for a text that is not a valid URL: the usual one, unless the text has characters that a URL
+/// cannot contain, e.g. the `ü` of `bücher.example`.
+pub(super) fn url_remedy(text: &str, usual: &str) -> String {
+    if text.is_ascii() {
+        return usual.to_owned();
+    }
+    "write it in ASCII: a host as `xn--…` (Punycode), other characters as `%XX`".to_owned()
 }
 
 /// Reads the `issuer` of a server's `auth`. Only the scheme of a text with `${…}` is checked, because the text is
@@ -124,15 +136,50 @@ pub(super) fn issuer(auth: &mut Reader<'_, '_, '_>) -> Option<String> {
         is_secure && !address.has_user && !address.has_query()
     };
     if !Address::parse(&issuer, &["https", "http"]).is_some_and(is_issuer) {
-        let remedy = "write `https://HOST`, without a user name and a query".to_owned();
-        auth.error("issuer", "is not the URL of an authorization server", Some(remedy));
+        report_issuer(auth, &issuer, "write `https://HOST`, without a user name and a query");
     }
     Some(issuer)
 }
 
-/// Returns whether a text is the address of a mail server.
+/// Reads the `issuer` of access tokens. Without `keys`, the kernel looks for the issuer's keys at this URL, also over
+/// `http`, e.g. in a private network. Otherwise the issuer is only compared, and can be any text, e.g. a bare domain.
+pub(super) fn token_issuer(tokens: &mut Reader<'_, '_, '_>) -> Option<String> {
+    let issuer = tokens.text("issuer")?;
+    let is_issuer = |address: Address<'_>| !address.has_user && !address.has_query();
+    let is_only_compared = tokens.item("keys").is_some() && !issuer.is_empty();
+    if !is_only_compared && !Address::parse(&issuer, &["https", "http"]).is_some_and(is_issuer) {
+        let remedy = "write `https://HOST`, without a user name and a query, or set `keys`";
+        report_issuer(tokens, &issuer, remedy);
+    }
+    Some(issuer)
+}
+
+fn report_issuer(reader: &mut Reader<'_, '_, '_>, issuer: &str, remedy: &str) {
+    let remedy = url_remedy(issuer, remedy);
+    reader.error("issuer", "is not the URL of an authorization server", Some(remedy));
+}
+
+/// Reads the `keys` of access tokens: a URL, or the path of a file.
+pub(super) fn token_keys(tokens: &mut Reader<'_, '_, '_>) -> Option<String> {
+    let keys = tokens.text("keys")?;
+    let is_url = Address::parse(&keys, &["https", "http"]).is_some_and(|url| !url.has_user);
+    if keys.is_empty() || keys.contains("://") && !is_url {
+        let remedy = "write `https://HOST/PATH` without a user name, or the path of a file";
+        tokens.error("keys", "is neither a URL nor a file", Some(url_remedy(&keys, remedy)));
+    }
+    Some(keys)
+}
+
+/// Returns whether a text is the address of a syslog receiver. Syslog needs a port.
+pub(super) fn is_syslog_url(text: &str) -> bool {
+    let is_receiver =
+        |address: Address<'_>| !address.has_user && address.has_port && address.path.is_empty();
+    Address::parse(text, &["udp", "tcp"]).is_some_and(is_receiver)
+}
+
+/// Returns whether a text is the address of a mail server. The address has no user, who is named by a key of its own.
 pub(super) fn is_mail_server(text: &str) -> bool {
-    Address::parse(text, &["smtps", "smtp"]).is_some()
+    Address::parse(text, &["smtps", "smtp"]).is_some_and(|address| !address.has_user)
 }
 
 /// Returns an e-mail address, with or without the name of a person. Reports any other text.
@@ -226,6 +273,34 @@ mod tests {
         let message = "`servers.auth.issuer` is not the URL of an authorization server; write";
         check(text, message, &wrong, &right);
         check(text, "`servers.auth.issuer` is not a URL", &["login.${DOMAIN}"], &[]);
+        let remedy = "write it in ASCII: a host as `xn--…`";
+        check(text, remedy, &["https://bücher.example"], &["https://xn--bcher-kva.example"]);
+    }
+
+    #[test]
+    fn issuers_and_keys_of_access_tokens_that_cannot_be_used_are_refused() {
+        let text = "[kernel.http.tokens]\nresource = 'https://r/mcp'\nissuer = 'NEW'";
+        let wrong =
+            ["issuer.example", "ftp://a", "https://", "https://me@a", "https://a?b", "${URL}", ""];
+        let message = "`kernel.http.tokens.issuer` is not the URL of an authorization server";
+        check(text, message, &wrong, &["https://a/b", "http://issuer:8080/realms/c"]);
+        check(text, "write it in ASCII", &["https://bücher.example"], &[]);
+        let text = format!("{}\nkeys = 'NEW'", text.replace("NEW", "https://i"));
+        let wrong = ["https://", "https://a b", "https://me@a", "file:///a", "https://a:+80", ""];
+        let message = "`kernel.http.tokens.keys` is neither a URL nor a file; write `https://HOST";
+        check(&text, message, &wrong, &["https://a/b?c", "http://a:80/b", "jwks.json", "/ä b"]);
+        let text = text.replace("https://i", "NEW").replace("keys = 'NEW'", "keys = 'jwks.json'");
+        let message = "`kernel.http.tokens.issuer` is not the URL of an authorization server";
+        check(&text, message, &[""], &["accounts.example", "urn:issuer", "https://a?b"]);
+    }
+
+    #[test]
+    fn receivers_of_syslog_that_cannot_be_used_are_refused() {
+        let text = "[kernel.audit.sinks.x]\nsyslog = 'NEW'";
+        let wrong =
+            ["udp://a", "udp://:1", "udp://a b:1", "tcp://a:+80", "tcp://b@a:1", "udp://a:1/b", ""];
+        let right = ["udp://a:514", "tcp://127.0.0.1:514", "udp://[::1]:514", "/dev/log", "/a b"];
+        check(text, "`kernel.audit.sinks.x.syslog` is not a syslog receiver", &wrong, &right);
     }
 
     #[test]
@@ -234,12 +309,12 @@ mod tests {
         let wrong = ["ada", "@b", "a@", "Ada a@b", "Ada <a>", "a@b, c@d", "a@b c", "${MAIL}", ""];
         let right = ["a@b", "Ada <a@b.example>", "\"a b\"@c", "a@[127.0.0.1]", "ä@ö.example"];
         let message = "is not an e-mail address; write e.g. `ada@example.com`";
-        check(text, &format!("`kernel.notify.*.email` {message}"), &wrong, &right);
+        check(text, &format!("`kernel.notify.x.email` {message}"), &wrong, &right);
         let text = "[kernel.notify.x]\nsmtp = 'smtp://mail'\nemail = 'a@b'\nfrom = 'NEW'";
-        check(text, &format!("`kernel.notify.*.from` {message}"), &wrong, &right);
+        check(text, &format!("`kernel.notify.x.from` {message}"), &wrong, &right);
         let text = "[kernel.notify.x]\nemail = 'a@b'\nsmtp = 'NEW'";
-        let wrong = ["smtp://", "smtp://:25", "smtps://a:x", "smtp://a b", "a:25"];
-        let message = "`kernel.notify.*.smtp` is not a mail server";
+        let wrong = ["smtp://", "smtp://:25", "smtps://a:x", "smtp://a b", "a:25", "smtps://me@a"];
+        let message = "`kernel.notify.x.smtp` is not a mail server";
         check(text, message, &wrong, &["smtps://a", "smtp://[::1]:25", "smtp://a:587/"]);
     }
 }

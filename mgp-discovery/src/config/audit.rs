@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use super::addresses;
 use super::parse::{cut, valid_id};
 use super::table_reader::Reader;
 
@@ -129,7 +130,7 @@ fn sinks(above: &mut Reader<'_, '_, '_>) -> BTreeMap<String, AuditSinkConfig> {
             above.error("sinks", "has an entry that is not a sink", Some(remedy.to_owned()));
             continue;
         };
-        let mut reader = Reader::new(above.report, "kernel.audit.sinks.*", keys);
+        let mut reader = Reader::of_entry(above.report, "kernel.audit.sinks.*", name, keys);
         let headers = SinkHeaders(reader.headers());
         let targets = [
             reader.text("file").map(AuditSinkConfig::File),
@@ -140,7 +141,8 @@ fn sinks(above: &mut Reader<'_, '_, '_>) -> BTreeMap<String, AuditSinkConfig> {
         match (named.next(), named.next()) {
             (Some(AuditSinkConfig::Syslog(address)), None) if !is_syslog(&address) => {
                 let remedy = "write `udp://HOST:PORT`, `tcp://HOST:PORT`, or the path of a socket, e.g. `/dev/log`";
-                reader.error("syslog", "is not a syslog receiver", Some(remedy.to_owned()));
+                let remedy = addresses::url_remedy(&address, remedy);
+                reader.error("syslog", "is not a syslog receiver", Some(remedy));
             }
             (Some(sink), None) => {
                 sinks.insert(name.to_owned(), sink);
@@ -156,11 +158,5 @@ fn sinks(above: &mut Reader<'_, '_, '_>) -> BTreeMap<String, AuditSinkConfig> {
 
 /// Returns whether a text names a syslog receiver.
 fn is_syslog(address: &str) -> bool {
-    let host = address.strip_prefix("udp://").or_else(|| address.strip_prefix("tcp://"));
-    match host {
-        Some(host) => host.rsplit_once(':').is_some_and(|(host, port)| {
-            !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port > 0)
-        }),
-        None => address.starts_with('/'),
-    }
+    address.starts_with('/') || addresses::is_syslog_url(address)
 }

@@ -1,4 +1,5 @@
-//! The limits of agents and of servers: for calls, for results, and for the tools that are listed.
+//! The tables of limits, e.g. `[limits]` and `[servers.results]`: for calls, for results, and for the tools that are
+//! listed to agents.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -98,7 +99,6 @@ impl Surface {
     }
 }
 
-/// Reads a table of limits of results.
 pub(super) fn result_limits(reader: &mut Reader<'_, '_, '_>) -> ResultLimits {
     ResultLimits {
         max_text: reader.number("max_text"),
@@ -187,7 +187,6 @@ impl ServerLimits {
     }
 }
 
-/// Reads the limits of calls from a table.
 pub(super) fn call_limits(reader: &mut Reader<'_, '_, '_>) -> CallLimits {
     CallLimits {
         calls_per_minute: reader.number("calls_per_minute"),

@@ -1,5 +1,6 @@
 //! `[kernel.http]`: TLS and connections of `mgp serve --http`, and the access tokens that callers may present.
 
+use super::addresses;
 use super::table_reader::Reader;
 
 /// The table `[kernel.http]`.
@@ -84,11 +85,11 @@ fn tokens(above: &mut Reader<'_, '_, '_>) -> Option<TokenConfig> {
             return None;
         }
     };
-    let (issuer, resource) = (reader.text("issuer"), reader.text("resource"));
+    let (issuer, resource) = (addresses::token_issuer(&mut reader), reader.text("resource"));
     let tokens = TokenConfig {
         issuer: issuer.clone().unwrap_or_default(),
         resource: resource.clone().unwrap_or_default(),
-        keys: reader.text("keys"),
+        keys: addresses::token_keys(&mut reader),
         audience: reader.texts("audience"),
         scopes: reader.texts("scopes"),
         operator_scope: reader.text("operator_scope"),

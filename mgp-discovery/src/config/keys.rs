@@ -257,7 +257,7 @@ pub const KEYS: &[ConfigKey] = keys! {
         "keep" KeyKind::Number(0, 1_000_000), "0", "The number of log files that are kept; `0` keeps all.";
         "arguments" KeyKind::Word(&["redacted", "names", "full"]), "redacted", "The part of a call's arguments that is recorded: `redacted` a digest and the length, `names` also the names of the arguments, `full` also their values, secrets included.";
         "intent" KeyKind::Switch, "true", "Whether the intent that a caller states with a call (`intent_hints`) is recorded, at most 512 bytes of it.";
-        "sinks" KeyKind::TableMap, "", "Programs and machines that get a copy of each event, by name. What a sink has got is stored under its name, so a sink that was away gets all it missed.";
+        "sinks" KeyKind::TableMap, "", "Programs and machines that get a copy of each event, by name. What a sink has got is stored under its name, so a sink that was away gets all it missed, except over syslog by UDP.";
     }
     "kernel.audit.sinks.*": {
         "file" KeyKind::Text, "", "A file to which each event is added as a line of JSON, relative to the state directory, or to your home with `~/`. It is opened for each event, so that it can be renamed and removed at any time.";
@@ -272,7 +272,7 @@ pub const KEYS: &[ConfigKey] = keys! {
         "tokens" KeyKind::Table, "", "Access tokens (JWT) that callers may show instead of API keys.";
     }
     "kernel.http.tokens": {
-        "issuer" KeyKind::Text, "", "The issuer (`iss`) of the tokens.";
+        "issuer" KeyKind::Text, "", "The issuer (`iss`) of the tokens: a URL, or any text if `keys` is set.";
         "resource" KeyKind::Text, "", "The URL at which clients reach the kernel, e.g. `https://mgp.example/mcp`; tokens must have it as audience.";
         "keys" KeyKind::Text, "", "The issuer's keys (JWKS): a URL, or a file relative to the state directory. The default is the URL in the issuer's metadata.";
         "audience" KeyKind::Texts, "[]", "Other names that tokens may have as audience.";

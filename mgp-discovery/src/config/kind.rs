@@ -44,7 +44,6 @@ pub enum KeyKind {
 }
 
 impl KeyKind {
-    /// Returns the name of the kind for messages.
     pub(super) fn name(self) -> String {
         match self {
             Self::Text => "a text".into(),

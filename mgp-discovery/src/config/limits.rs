@@ -1,4 +1,6 @@
-//! The limits of a configuration; values beyond them are errors that name the limit (MGP §15.2).
+//! The maximum sizes of a configuration file and its values; exceeding one is an error that names it (MGP §15.2).
+//!
+//! The limits of calls, which a file sets, are in `bounds.rs`.
 
 /// The maximum size of a configuration file, in bytes.
 pub const MAX_FILE_BYTES: u64 = 1 << 20;

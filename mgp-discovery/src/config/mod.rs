@@ -1,4 +1,7 @@
 //! The keys of `mgp.toml` and their meaning (MGP §15.2).
+//!
+//! `keys.rs` lists all keys. `parse.rs` reads a file into the types of `model.rs`, one table at a time with the reader
+//! of `table_reader.rs`; the larger tables have a file each. `kind.rs` and `addresses.rs` check values.
 
 mod addresses;
 mod audit;

@@ -22,7 +22,7 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
         .map(|known| (distance(&word, &plain(known)), known))
         .min_by_key(|(distance, _)| *distance)?;
     let longest = word.len().max(found.len());
-    (distance <= longest.div_ceil(3)).then_some(found)
+    (distance <= (longest / 3).max(1)).then_some(found)
 }
 
 /// Returns only the letters and digits, in lower case, because users vary case and separators.
@@ -64,6 +64,7 @@ mod tests {
         check("trustLevel", Some("trust_level"));
         check("evn", Some("env"));
         check("colour", None);
+        assert_eq!(nearest("alice", ["cline"]), None, "two of five letters differ");
         check("", None);
         check(&"command".repeat(20), None);
     }

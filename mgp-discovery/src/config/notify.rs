@@ -130,11 +130,15 @@ pub(super) fn places(kernel: &mut Reader<'_, '_, '_>) -> BTreeMap<String, Notify
     const PATH: &str = "kernel.notify.*";
     let mut all = BTreeMap::new();
     for (name, table) in kernel.named_tables("notify", PATH, MAX_PLACES) {
-        let mut reader = Reader::new(kernel.report, PATH, table);
+        let mut reader = Reader::of_entry(kernel.report, PATH, &name, table);
         let Some(way) = way(&mut reader) else { continue };
+        let secret = reader.text("secret");
+        if let NotifyWay::Email(email) = &way {
+            check_login(&mut reader, email, secret.as_deref());
+        }
         let place = NotifyConfig {
             way,
-            secret: reader.text("secret"),
+            secret,
             after: reader.duration("after").unwrap_or(AFTER),
             quiet: quiet(&mut reader),
             allow_loopback: reader.switch("allow_loopback").unwrap_or_default(),
@@ -170,10 +174,22 @@ fn way(reader: &mut Reader<'_, '_, '_>) -> Option<NotifyWay> {
         && !addresses::is_mail_server(&email.server)
     {
         let remedy = "write `smtp = \"smtps://HOST\"`, or `smtp://HOST` for STARTTLS";
-        reader.error("smtp", "is not a mail server", Some(remedy.to_owned()));
+        let remedy = addresses::url_remedy(&email.server, remedy);
+        reader.error("smtp", "is not a mail server", Some(remedy));
         return None;
     }
     Some(way)
+}
+
+/// Reports a user without a password, and a password without a user: a login at the mail server needs both.
+fn check_login(reader: &mut Reader<'_, '_, '_>, email: &EmailConfig, secret: Option<&str>) {
+    let (has, lacks, remedy) = match (&email.user, secret) {
+        (Some(_), None) => ("user", "secret", "write the password of the user, e.g. as `${NAME}`"),
+        (None, Some(_)) => ("secret", "user", "write the name of the user at the mail server"),
+        _ => return,
+    };
+    let remedy = format!("{remedy}, or leave out `{has}`");
+    reader.error(has, format!("has no `{lacks}`"), Some(remedy));
 }
 
 fn quiet(reader: &mut Reader<'_, '_, '_>) -> Option<QuietHours> {

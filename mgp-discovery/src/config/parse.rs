@@ -564,7 +564,7 @@ fn agents(top: &mut Reader<'_, '_, '_>, config: &mut Config) {
             top.report.error(at, what, Some(remedy));
             continue;
         };
-        let mut reader = Reader::new(top.report, "agents.*", agent);
+        let mut reader = Reader::of_entry(top.report, "agents.*", name, agent);
         let agent = AgentConfig {
             pinned: reader.texts("pinned"),
             groups: reader.texts("groups"),

@@ -1,5 +1,6 @@
 //! Reads the values of one table of `mgp.toml`, and checks them against the table of all keys (MGP §15.2).
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -15,6 +16,8 @@ pub(super) struct Reader<'r, 'f, 't> {
     pub(super) report: &'r mut Report<'f>,
     table: &'t dyn TableLike,
     path: &'static str,
+    /// The path in messages, in which the name of an entry replaces the `*` of `path`.
+    shown_path: Cow<'static, str>,
 }
 
 impl<'r, 'f, 't> Reader<'r, 'f, 't> {
@@ -24,17 +27,36 @@ impl<'r, 'f, 't> Reader<'r, 'f, 't> {
         path: &'static str,
         table: &'t dyn TableLike,
     ) -> Self {
+        Self::shown_as(report, path, Cow::Borrowed(path), table)
+    }
+
+    /// Creates a reader for a table whose name the user chose, e.g. that of an agent, so that messages contain it.
+    pub(super) fn of_entry(
+        report: &'r mut Report<'f>,
+        path: &'static str,
+        name: &str,
+        table: &'t dyn TableLike,
+    ) -> Self {
+        Self::shown_as(report, path, Cow::Owned(path.replace('*', name)), table)
+    }
+
+    fn shown_as(
+        report: &'r mut Report<'f>,
+        path: &'static str,
+        shown_path: Cow<'static, str>,
+        table: &'t dyn TableLike,
+    ) -> Self {
         for (name, item) in table.iter() {
             if key(path, name).is_some() {
                 continue;
             }
-            let place = if path.is_empty() { String::new() } else { format!(" in `{path}`") };
+            let place = if path.is_empty() { String::new() } else { format!(" in `{shown_path}`") };
             let near = nearest(name, keys_of(path).map(|key| key.name));
             let remedy = near.map(|near| format!("did you mean `{near}`?"));
             let what = format!("unknown key `{}`{place}", shown(name));
             report.warning(at(table, name, item), what, remedy);
         }
-        Self { report, table, path }
+        Self { report, table, path, shown_path }
     }
 
     pub(super) fn item(&self, name: &str) -> Option<&'t Item> {
@@ -52,7 +74,7 @@ impl<'r, 'f, 't> Reader<'r, 'f, 't> {
     }
 
     fn shown(&self, name: &str) -> String {
-        if self.path.is_empty() { name.to_owned() } else { format!("{}.{name}", self.path) }
+        if self.path.is_empty() { name.to_owned() } else { format!("{}.{name}", self.shown_path) }
     }
 
     fn checked(&mut self, name: &str) -> Option<Checked> {

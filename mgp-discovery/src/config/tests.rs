@@ -207,7 +207,8 @@ fn notify_base(key: &ConfigKey) -> &'static str {
         "desktop" | "ntfy" | "webhook" => "",
         "email" => "smtp = 'smtp://mail.example.com'\n",
         "smtp" => "email = 'ada@example.com'\n",
-        "from" | "user" => "email = 'ada@example.com'\nsmtp = 'smtp://mail.example.com'\n",
+        "from" => "email = 'ada@example.com'\nsmtp = 'smtp://mail.example.com'\n",
+        "user" => "email = 'ada@example.com'\nsmtp = 'smtp://mail.example.com'\nsecret = 'x'\n",
         _ => "desktop = true\n",
     }
 }
@@ -221,10 +222,13 @@ fn places_of_messages_are_checked() {
     };
     at("", "write one of `desktop`, `ntfy`, `webhook` and `email`");
     at("desktop = true\nntfy = 'https://x'", "must be the only way of its place");
-    at("ntfy = 'ntfy.sh/topic'", "mgp.toml:2:1: error: `kernel.notify.*.ntfy` is not a URL");
+    at("ntfy = 'ntfy.sh/topic'", "mgp.toml:2:1: error: `kernel.notify.x.ntfy` is not a URL");
     at("webhook = 'https://'", "begin with `https://` or `http://`");
-    at("email = 'a@b'", "`kernel.notify.*.smtp` is not a mail server");
+    at("email = 'a@b'", "`kernel.notify.x.smtp` is not a mail server");
     at("email = 'a@b'\nsmtp = 'mail'", "smtps://HOST");
+    let of_mail = |keys: &str| format!("email = 'a@b'\nsmtp = 'smtp://mail'\n{keys} = 'x'");
+    at(&of_mail("user"), "mgp.toml:4:1: error: `kernel.notify.x.user` has no `secret`; write");
+    at(&of_mail("secret"), "`kernel.notify.x.secret` has no `user`; write the name of");
     for quiet in ["22:00", "7:00-7:00", "24:00-01:00", "1:5-2:00", "a-b"] {
         at(&format!("desktop = true\nquiet = '{quiet}'"), "is not a range of hours");
     }
@@ -271,7 +275,7 @@ fn http_access_and_sinks_are_checked() {
     at(&sink("file = 'x'\nurl = 'https://y'"), "the only target of its sink");
     at(&sink(""), "the only target of its sink");
     at(&sink("syslog = 'udp://host'"), "is not a syslog receiver");
-    at(&sink("url = 'host/in'"), "`kernel.audit.sinks.*.url` is not a URL");
+    at(&sink("url = 'host/in'"), "`kernel.audit.sinks.x.url` is not a URL");
     at("[kernel.telemetry]\notlp = 'host:4318'", "`kernel.telemetry.otlp` is not a URL");
     at(
         "[kernel.telemetry]\nheaders = { 'X Key' = 'x' }",
@@ -279,9 +283,9 @@ fn http_access_and_sinks_are_checked() {
     );
     at(
         &sink("url = 'https://x'\nheaders = { '' = 'x' }"),
-        "`kernel.audit.sinks.*.headers` has the impossible name ``",
+        "`kernel.audit.sinks.x.headers` has the impossible name ``",
     );
-    at("[kernel.webhooks.x]\nurl = 'host/in'", "`kernel.webhooks.*.url` is not a URL");
+    at("[kernel.webhooks.x]\nurl = 'host/in'", "`kernel.webhooks.x.url` is not a URL");
     let of_channels = |channels: &str| {
         format!("[kernel.webhooks.x]\nurl = 'https://x'\nchannels = ['{channels}']")
     };
@@ -333,6 +337,10 @@ fn each_mistake_names_its_place_and_its_remedy() {
         "mgp.toml:1:1: error: this is not TOML: unquoted keys cannot be empty, expected letters, numbers, `-`, `_`",
     );
     check("servrs = []", "mgp.toml:1:1: warning: unknown key `servrs`; did you mean `servers`?");
+    check(
+        "[agents.ada]\nbudgt = 1\n",
+        "mgp.toml:2:1: warning: unknown key `budgt` in `agents.ada`; did you mean `budget`?",
+    );
     check(
         "[[servers]]\nid = 'a'\n\n[[servers]]\nid = 'b'\ncommand = 3\n",
         "mgp.toml:6:1: error: `servers.command` is an integer, not a text",

@@ -25,12 +25,11 @@ pub struct WebhookConfig {
     pub allow_loopback: bool,
 }
 
-/// Reads the table of webhooks.
 pub(super) fn webhooks(kernel: &mut Reader<'_, '_, '_>) -> BTreeMap<String, WebhookConfig> {
     const PATH: &str = "kernel.webhooks.*";
     let mut all = BTreeMap::new();
     for (name, table) in kernel.named_tables("webhooks", PATH, MAX_WEBHOOKS) {
-        let mut reader = Reader::new(kernel.report, PATH, table);
+        let mut reader = Reader::of_entry(kernel.report, PATH, &name, table);
         let Some(url) = reader.url("url") else {
             let remedy = "add e.g. `url = \"https://example.com/hook\"`".to_owned();
             reader.error("url", "is missing", Some(remedy));

@@ -142,8 +142,6 @@ fn joined(reasons: &[String]) -> String {
     if remedies.is_empty() { faults } else { format!("{faults}; {}", remedies.join(", and ")) }
 }
 
-// === impl ExpandedServer ===
-
 impl ExpandedServer {
     /// Returns the parts of the texts that must not be shown: values from outside the file, and values that look like
     /// secrets.
@@ -161,8 +159,6 @@ impl ExpandedServer {
         all.flat_map(Expanded::secrets)
     }
 }
-
-// === impl Expander ===
 
 impl Expander {
     /// Creates an expander that gets the values of variables from a function.

@@ -48,9 +48,29 @@ pub struct Entry {
 // Shows the command only: values of configurations may be secret.
 mgp_types::opaque_debug!(Entry { command });
 
+impl Entry {
+    /// Replaces variables in the headers by the values that the entry itself gives them, as Goose does.
+    pub(super) fn set_header_variables(&mut self) {
+        for text in self.headers.values_mut() {
+            for (name, value) in &self.env {
+                *text = text.replace(&format!("${{{name}}}"), value);
+            }
+        }
+    }
+}
+
 /// The reason reported for a server whose variables are in another file.
 const ENV_FILE: &str =
     "its variables are in an `envFile`; write them to `env` there, then try again";
+
+/// The reason reported for a server whose headers are printed by a program.
+const HEADERS_HELPER: &str = "only its host can run its `headersHelper`";
+
+/// The reason reported for a server with a login that only Gemini CLI has.
+const HOST_LOGIN: &str = "only its host has the login that its `authProviderType` names";
+
+/// The reason reported for a program that its host confines.
+const HOST_SANDBOX: &str = "its host runs it in a sandbox, which it would lose here";
 
 /// The reason reported for a server whose settings are in the hub of Continue.
 const HUB_BLOCK: &str = "its `uses` names settings that only its host can load";
@@ -66,6 +86,10 @@ const NO_HEADER_VARIABLE: &str =
 const NO_INHERITED_VARIABLE: &str =
     "its `env_vars` has something that is not the name of a variable";
 
+/// The reason reported for an inherited variable whose source is not `local`, i.e. a variable of another machine.
+const REMOTE_VARIABLE: &str =
+    "its `env_vars` has a variable whose `source` is not `local`, which only its host can read";
+
 /// The reason reported for a stored secret with a name that no secret can have.
 const NO_SECRET: &str = "its `env_keys` has something that is not the name of a secret";
 
@@ -74,6 +98,9 @@ pub(super) const SWITCHED_OFF: &str = "it is switched off there";
 
 /// The reason reported for an extension that is built into its host.
 pub(super) const PART_OF_HOST: &str = "it is a part of its host";
+
+/// The reason reported for a server that an extension of its host starts.
+const OF_EXTENSION: &str = "an extension of its host starts it";
 
 /// The reason reported for an entry that starts nothing.
 pub(super) const NO_TARGET: &str = "it has neither a `command` nor a `url`";
@@ -116,6 +143,7 @@ pub(super) fn common(host: Host, value: &Value) -> Value {
             for idle in ["bundled", "display_name", "timeout"] {
                 members.remove(idle);
             }
+            members.get_mut("headers").into_iter().for_each(with_braces);
         }
         Host::Continue => take_headers(members),
         Host::VsCode => {
@@ -153,9 +181,10 @@ fn with_home(value: &mut Value) {
     }
 }
 
-/// Writes each `$NAME` in the values of an environment as `${NAME}`, because Copilot CLI replaces both there.
-fn with_braces(env: &mut Value) {
-    match env {
+/// Writes each `$NAME` in the values of an environment, or of headers, as `${NAME}`: Copilot CLI replaces both in an
+/// environment, and Goose in headers.
+fn with_braces(values: &mut Value) {
+    match values {
         Value::String(text) => *text = braced(text),
         Value::Object(members) => members.values_mut().for_each(with_braces),
         _ => {}
@@ -249,10 +278,11 @@ pub(super) fn entry(
             SECRET_NAMES => add_secrets(&mut entry, value, meaning, findings)?,
             "type" | "transport" => entry.transport = transport(text(name, value)?)?,
             "era" => entry.era = era(text(name, value)?)?,
-            "envFile" => findings.refuse(ENV_FILE.to_owned()),
-            "uses" => findings.refuse(HUB_BLOCK.to_owned()),
             _ if of_codex(&mut entry, name, value)? || tools.read(name, value)? => {}
-            _ => findings.notes.extend(why_left_out(name)),
+            _ => match need_of_host(name, value) {
+                Some(reason) => findings.refuse(reason.to_owned()),
+                None => findings.notes.extend(why_left_out(name, value)),
+            },
         }
     }
     entry.tools = tools.limit().ok_or(SWITCHED_OFF)?;
@@ -268,15 +298,31 @@ pub(super) fn entry(
     }
     match (&entry.command, &entry.url) {
         (Some(_), Some(_)) => Err("it has a `command` and a `url`".into()),
+        (None, None) if value["source"] == "extension" => Err(OF_EXTENSION.into()),
         (None, None) => Err(NO_TARGET.into()),
         _ => Ok(entry),
     }
 }
 
+/// Returns the reason why a server needs its host, if a member of its entry means that.
+fn need_of_host(name: &str, value: &Value) -> Option<&'static str> {
+    match name {
+        "envFile" => Some(ENV_FILE),
+        "uses" => Some(HUB_BLOCK),
+        "headersHelper" => Some(HEADERS_HELPER),
+        "authProviderType" if value != "dynamic_discovery" => Some(HOST_LOGIN),
+        "sandboxEnabled" if *value == Value::Bool(true) => Some(HOST_SANDBOX),
+        _ => None,
+    }
+}
+
 /// Returns a note about a member that is left out; `None` for a member whose loss does not matter.
-fn why_left_out(name: &str) -> Option<String> {
+fn why_left_out(name: &str, value: &Value) -> Option<String> {
     let why = match name {
         "autoApprove" | "alwaysAllow" | "trust" => "what runs without asking is decided here",
+        "auth" | "oauth" if value.is_object() => {
+            "`mgp servers login` logs in; a client id of your own belongs in `auth` here"
+        }
         _ if IDLE.contains(&name) => return None,
         _ => "it is not known here",
     };
@@ -306,7 +352,11 @@ fn of_codex(entry: &mut Entry, name: &str, value: &Value) -> Result<bool, String
         }
         "env_vars" => {
             for value in value.as_array().ok_or(NO_INHERITED_VARIABLE)? {
-                let name = value.as_str().ok_or(NO_INHERITED_VARIABLE)?;
+                if value.get("source").is_some_and(|source| source != "local") {
+                    return Err(REMOTE_VARIABLE.into());
+                }
+                let name = value.get("name").unwrap_or(value);
+                let name = name.as_str().ok_or(NO_INHERITED_VARIABLE)?;
                 variable(name, NO_INHERITED_VARIABLE)?;
                 entry.pass_env.push(name.to_owned());
             }

@@ -121,6 +121,7 @@ impl Host {
             Self::Continue => Dialect::Continue,
             Self::VsCode | Self::Cursor | Self::Windsurf | Self::Cline => Dialect::Editor,
             Self::GeminiCli => Dialect::Gemini,
+            Self::OpenCode => Dialect::OpenCode,
             _ => Dialect::Shell,
         }
     }
@@ -356,12 +357,14 @@ fn take(
             entry::entry(&entry::common(import.host, value), meaning, &mut findings)
         };
         match taken {
-            Ok(entry) => import.servers.push(ImportedServer {
-                name: name.clone(),
-                project: project.clone(),
-                entry,
-                notes: findings.notes,
-            }),
+            Ok(mut entry) => {
+                if import.host == Host::Goose {
+                    entry.set_header_variables();
+                }
+                let (name, project) = (name.clone(), project.clone());
+                let notes = findings.notes;
+                import.servers.push(ImportedServer { name, project, entry, notes });
+            }
             Err(why) => {
                 let project = project.clone();
                 import.refused.push(ImportError { name: name.clone(), project, why });

@@ -310,7 +310,7 @@ impl<'a> TakenIds<'a> {
         Ok(ImportOutcome::Added(id))
     }
 
-    /// Returns whether the rule for ids accepts an id beside those of the configuration.
+    /// Returns whether the rule for ids accepts an id in addition to those of the configuration.
     fn is_fit(&self, id: &str) -> bool {
         let others = self.ids.iter().map(String::as_str).filter(|other| *other != id);
         (self.fits)(id, &others.collect::<Vec<_>>())

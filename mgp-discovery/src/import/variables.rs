@@ -17,6 +17,8 @@ pub(super) enum Dialect {
     Continue,
     /// `${VAR}`, `${VAR:-default}`.
     Shell,
+    /// The variables of [`Shell`](Self::Shell), which the file has without the dollar sign.
+    OpenCode,
     /// `$VAR` beside the variables of [`Shell`](Self::Shell).
     Gemini,
     /// The variables of [`Shell`](Self::Shell), and the references of this program to secrets, files and commands.
@@ -177,7 +179,8 @@ fn variable(inside: &str, meaning: &Meaning<'_>, findings: &mut Findings, depth:
         return format!("${{{inside}}}");
     }
     if inside.starts_with("file:") {
-        findings.refuse(format!("only its host can replace `{{{inside}}}`"));
+        let dollar = if meaning.dialect == Dialect::OpenCode { "" } else { "$" };
+        findings.refuse(format!("only its host can replace `{dollar}{{{inside}}}`"));
         return format!("${{{}}}", name_of(inside));
     }
     if let Some(name) = inside.strip_prefix("env:") {

@@ -43,7 +43,6 @@ impl Event {
             .words("cause", Some(cause))
     }
 
-    /// Creates the event of a request for approval.
     pub(super) fn approval_requested(
         by: Actor,
         record: &Record,

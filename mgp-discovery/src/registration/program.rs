@@ -71,7 +71,6 @@ const CODE: &[&str] = &[
     "sh", "ts", "wasm", "zsh",
 ];
 
-/// The kind of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// A compiled program, whose code does not depend on its arguments.
@@ -182,7 +181,6 @@ pub(super) fn is_single_script(proposal: &Proposal) -> bool {
     }
 }
 
-/// Returns whether a proposal runs Python.
 pub(super) fn is_python(proposal: &Proposal) -> bool {
     matches!(name_of(Path::new(&proposal.command)).as_str(), "python" | "pypy")
 }
@@ -334,7 +332,6 @@ pub fn code_arguments<'a>(command: &str, args: &[&'a str], cwd: &Path) -> Vec<&'
     files
 }
 
-/// Returns whether a file has the extension of code.
 pub(crate) fn is_code_file(path: &Path) -> bool {
     let ending = path.extension().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
     CODE.contains(&ending.as_str())

@@ -23,7 +23,6 @@ const DENIED_TO_SANDBOXED: [Permission; 5] = [
     Permission::Camera,
 ];
 
-/// The stored record of a registration.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Record {
     /// The program and its governance.
@@ -46,7 +45,6 @@ pub(super) struct Record {
     /// ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) created: Option<Created>,
-    /// The state of the registration.
     pub(super) stage: Stage,
 }
 
@@ -57,7 +55,6 @@ pub(super) struct Created {
     pub(super) wanted: Vec<String>,
 }
 
-/// The state of a registration.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Stage {

@@ -142,8 +142,6 @@ pub(super) struct StoredRegistration {
     pub(super) revision: u64,
 }
 
-// === impl RegistrationsBuilder ===
-
 impl RegistrationsBuilder {
     /// Sets the audit sink. By default events are kept only in memory.
     ///
@@ -196,8 +194,6 @@ impl RegistrationsBuilder {
 }
 
 mgp_types::opaque_debug!(RegistrationsBuilder { config });
-
-// === impl Registrations ===
 
 impl Registrations {
     /// Creates a builder; `store` holds the records, and `servers` starts and stops the servers.
@@ -361,8 +357,6 @@ impl ServerCatalog for Registrations {
 }
 
 mgp_types::opaque_debug!(Registrations);
-
-// === impl RegistrationState ===
 
 impl RegistrationState {
     /// Returns the records of the store at the last read.
@@ -561,7 +555,6 @@ pub(super) fn operator(by: &Principal) -> Result<(), DiscoveryError> {
     if by.authority() == Authority::Operator { Ok(()) } else { Err(DiscoveryError::NotRegistrar) }
 }
 
-/// Returns whether a principal made a registration.
 pub(super) fn is_creator(record: &Record, by: &Principal) -> bool {
     record.by == Creator::of(by)
 }

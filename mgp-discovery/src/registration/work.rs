@@ -34,7 +34,6 @@ pub(super) struct Work {
     task: JoinHandle<()>,
 }
 
-/// The progress of the work on one server.
 #[derive(Clone, Debug)]
 pub(super) enum Progress {
     /// The server is being started.

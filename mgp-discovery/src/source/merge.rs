@@ -20,9 +20,7 @@ const VARIABLE: &str = "MGP_CONFIG_PATH";
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Sources {
-    /// The project's file.
     project: Option<PathBuf>,
-    /// The user's own file.
     user: Option<PathBuf>,
     /// The single file that replaces both.
     single: Option<PathBuf>,

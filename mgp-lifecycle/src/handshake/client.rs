@@ -291,7 +291,6 @@ async fn probe_twice<S: MgpService>(
     }
 }
 
-/// The result of the probes.
 enum ProbeResult {
     /// The server is modern.
     Modern(Arc<PeerInfo>),
@@ -301,7 +300,6 @@ enum ProbeResult {
     Legacy(Option<RpcError>),
 }
 
-/// The answer to one probe.
 enum ProbeAnswer {
     Known(ProbeResult),
     /// The server is modern, and requires the client to use this revision.

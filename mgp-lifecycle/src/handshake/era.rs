@@ -37,7 +37,6 @@ pub(crate) enum Route {
     Early,
 }
 
-/// Returns the route of a request.
 pub(crate) fn route(request: RequestFacts<'_>, supported: &[Revision]) -> Result<Route, RpcError> {
     if let Some(revision) = request.meta_revision {
         if revision.era() != Era::Modern || !supported.contains(revision) {

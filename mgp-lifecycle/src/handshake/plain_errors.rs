@@ -35,7 +35,7 @@ impl CallInfo {
     }
 }
 
-/// Adapts an outcome to its caller.
+/// Replaces an MGP error for a caller without MGP, and adds `resultType` for a modern caller.
 pub(crate) fn adapt_to_caller(
     outcome: Result<Reply, RpcError>,
     caller: &PeerInfo,

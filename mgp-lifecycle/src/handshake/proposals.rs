@@ -46,7 +46,7 @@ use crate::idempotency::check_key;
 pub struct ProposalLayer;
 
 impl ProposalLayer {
-    /// Creates the layer.
+    /// Creates the layer, which has no settings.
     pub const fn new() -> Self {
         Self
     }

@@ -74,8 +74,6 @@ pub trait IntoCheckResult {
     fn into_check_result(self) -> CheckResult;
 }
 
-// === impl IntoCheckResult ===
-
 impl IntoCheckResult for CheckResult {
     fn into_check_result(self) -> CheckResult {
         self

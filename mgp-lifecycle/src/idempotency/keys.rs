@@ -66,6 +66,13 @@ pub(super) struct KeyTable {
     places: u64,
 }
 
+impl Entry {
+    /// Returns whether the key belongs to a call with other arguments.
+    fn is_of_another(&self, call: &KeyedCall) -> bool {
+        !self.key.arguments.is_empty() && self.key.arguments != call.arguments
+    }
+}
+
 impl KeyTable {
     pub(super) fn new(limits: IdempotencyLimits) -> Self {
         let (entries, owners) = (HashMap::new(), HashMap::new());
@@ -79,6 +86,16 @@ impl KeyTable {
         if let Some(end) = end {
             self.end(id, end);
         }
+    }
+
+    /// Checks that the key of a call was not used with other arguments; changes nothing.
+    pub(super) fn check(&self, call: &KeyedCall) -> Result<(), LifecycleError> {
+        let Some(entry) = self.entries.get(&call.id) else { return Ok(()) };
+        let is_kept = entry.running.is_some() || entry.key.expires_ms > now_ms();
+        if is_kept && entry.is_of_another(call) {
+            return Err(LifecycleError::IdempotencyConflict);
+        }
+        Ok(())
     }
 
     /// Decides how to treat a call. Also returns the keys that have expired, to be removed from the store.
@@ -95,7 +112,7 @@ impl KeyTable {
         let Some(entry) = self.entries.get_mut(&call.id) else {
             return self.begin(call, now);
         };
-        if entry.key.arguments != call.arguments && !entry.key.arguments.is_empty() {
+        if entry.is_of_another(call) {
             return Err(LifecycleError::IdempotencyConflict);
         }
         if let Some(running) = &entry.running {

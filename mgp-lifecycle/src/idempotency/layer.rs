@@ -45,7 +45,7 @@ type MayRepeat = dyn Fn(&Call) -> bool + Send + Sync;
 type Recheck = dyn Fn(&Call) -> Result<(), RpcError> + Send + Sync;
 
 impl IdempotencyLayer {
-    /// Creates the layer.
+    /// Creates a layer that stores the results of calls in `keys`.
     pub fn new(keys: Idempotency) -> Self {
         Self { keys, may_repeat: None, recheck: None }
     }
@@ -69,34 +69,40 @@ impl IdempotencyLayer {
         self
     }
 
-    /// Reads the key of a call, if it has one.
+    /// Reads the key of a call, if it has one, and records it.
     fn read(&self, call: &mut Call) -> Result<Option<KeyedCall>, RpcError> {
-        let Some(key) = key_of(call.cx())? else { return Ok(None) };
-        let Some(tool) = call.tool() else { return Ok(None) };
-        let cx = call.cx();
-        let caller = &cx.principal;
-        let agent = caller.as_agent().map(AgentId::as_str);
-        let owner = (caller.tenant().as_str(), caller.subject().as_str(), agent);
-        let server = cx.server.as_ref().map_or("", ServerId::as_str);
-        let whole = Payload::of(&(owner, server, tool.name, &key.0))?;
-        let ttl = cx.member::<IdempotencyTtl>()?;
-        if let Some(record) = cx.extensions.get::<CallRecord>() {
-            record.add_note(IdempotencyKey::NAME, Payload::of(&key)?);
+        let Some(mut keyed) = read_key(call)? else { return Ok(None) };
+        keyed.may_repeat = self.may_repeat.as_ref().is_some_and(|may_repeat| may_repeat(call));
+        if let Some(record) = call.cx().extensions.get::<CallRecord>() {
+            record.add_note(IdempotencyKey::NAME, Payload::of(&keyed.key)?);
         }
-        let keyed = KeyedCall {
-            key,
-            id: Sha256Hash::digest(whole.as_str().as_bytes()).to_string(),
-            owner: Payload::of(&owner)?.as_str().to_owned(),
-            arguments: canonical_hash(tool.arguments.unwrap_or("{}"))?.to_string(),
-            ttl_ms: ttl.map(|IdempotencyTtl(seconds)| seconds.saturating_mul(1000)),
-            logical: cx.logical.clone(),
-            may_repeat: self.may_repeat.as_ref().is_some_and(|may_repeat| may_repeat(call)),
-        };
         if call.cx().server.is_some() {
             send_own_key(call, &keyed.id)?;
         }
         Ok(Some(keyed))
     }
+}
+
+/// Reads the key of a call, if it has one. The result counts as a call that must not run again.
+fn read_key(call: &Call) -> Result<Option<KeyedCall>, RpcError> {
+    let cx = call.cx();
+    let Some(key) = key_of(cx)? else { return Ok(None) };
+    let Some(tool) = call.tool() else { return Ok(None) };
+    let caller = &cx.principal;
+    let agent = caller.as_agent().map(AgentId::as_str);
+    let owner = (caller.tenant().as_str(), caller.subject().as_str(), agent);
+    let server = cx.server.as_ref().map_or("", ServerId::as_str);
+    let whole = Payload::of(&(owner, server, tool.name, &key.0))?;
+    let ttl = cx.member::<IdempotencyTtl>()?;
+    Ok(Some(KeyedCall {
+        key,
+        id: Sha256Hash::digest(whole.as_str().as_bytes()).to_string(),
+        owner: Payload::of(&owner)?.as_str().to_owned(),
+        arguments: canonical_hash(tool.arguments.unwrap_or("{}"))?.to_string(),
+        ttl_ms: ttl.map(|IdempotencyTtl(seconds)| seconds.saturating_mul(1000)),
+        logical: cx.logical.clone(),
+        may_repeat: false,
+    }))
 }
 
 /// Checks the form of the key of a tool call and of its time to live, if the call has a key.
@@ -114,7 +120,7 @@ pub(crate) fn check_key(cx: &Context) -> Result<(), RpcError> {
 
 /// Returns the key of a tool call, from the member of the call or else from the header of its HTTP request, after a
 /// check of its form.
-fn key_of(cx: &Context) -> Result<Option<IdempotencyKey>, RpcError> {
+pub(crate) fn key_of(cx: &Context) -> Result<Option<IdempotencyKey>, RpcError> {
     let mut key = cx.member::<IdempotencyKey>()?;
     let negotiated = cx.caller.mgp.unwrap_or_default();
     if key.is_none() && negotiated.contains(IdempotencyKey::EXTENSION) {
@@ -300,6 +306,21 @@ impl Drop for Run {
 }
 
 impl Idempotency {
+    /// Checks the key of a tool call, if it has one; changes nothing.
+    ///
+    /// A stack can use this function to refuse a call before a person is asked about it; [`IdempotencyLayer`] checks
+    /// the key again before the call runs. The layers between must not change the arguments of the call, because the key
+    /// belongs to the arguments with which the call reaches that layer.
+    ///
+    /// # Errors
+    /// −32602 if the key is malformed, or was used with other arguments.
+    pub fn check(&self, call: &Call) -> Result<(), RpcError> {
+        if let Some(keyed) = read_key(call)? {
+            self.0.table.lock().check(&keyed)?;
+        }
+        Ok(())
+    }
+
     fn claim(&self, call: &KeyedCall) -> Result<Claim, LifecycleError> {
         let (expired, claim) = self.0.table.lock().claim(call);
         if !expired.is_empty() {

@@ -17,7 +17,7 @@ use mgp_types::store::{MemoryStore, Store, StoreError, with_timeout};
 use mgp_types::sync::Mutex;
 
 pub use layer::{IdempotencyLayer, IdempotencyService};
-pub(crate) use layer::{check_key, run_on};
+pub(crate) use layer::{check_key, key_of, run_on};
 
 use self::keys::KeyTable;
 use self::stored::{SPACE, StoredKey};

@@ -141,6 +141,27 @@ async fn a_key_with_other_arguments_is_a_conflict() {
 }
 
 #[tokio::test]
+async fn a_check_finds_a_conflict_and_neither_uses_a_key_nor_runs_its_call() {
+    let (keys, runs) = (Idempotency::in_memory(), Runs::default());
+    let mut client = runs.client(&IdempotencyLayer::new(keys.clone()), ok);
+    let check = Stack::from_fn(move |call: Call| {
+        std::future::ready(keys.check(&call).map(|()| Reply::empty()))
+    });
+    let mut checks = mock::client(Stack::new(ProposalLayer::new().layer(check)));
+    checks.cx.caller = client.cx.caller.clone();
+    checks.request("tools/call", &params("k", "pay", "{}")).await.unwrap();
+    assert!(!was_replay(&call(&mut client, "k").await.unwrap()));
+    checks.request("tools/call", &params("k", "pay", r#"{"b":2,"a":1}"#)).await.unwrap();
+    let refused = checks.request("tools/call", &params("k", "pay", "{}")).await.unwrap_err();
+    assert!(refused.message().contains("other arguments"), "{refused}");
+    assert_eq!(runs.count(), 1);
+    let brief = r#"{"name":"pay","_meta":{"idempotency_key":"l","idempotency_ttl_seconds":0}}"#;
+    client.request("tools/call", brief).await.unwrap();
+    // The key has expired, so it can be used for another call.
+    checks.request("tools/call", &params("l", "pay", r#"{"a":2}"#)).await.unwrap();
+}
+
+#[tokio::test]
 async fn a_key_belongs_to_its_caller_and_tool() {
     let runs = Runs::default();
     let mut client = runs.client(&layer(), ok);

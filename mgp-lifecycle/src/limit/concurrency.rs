@@ -246,7 +246,7 @@ impl<F: Future> Future for ResponseFuture<F> {
         let mut this = self.project();
         let Some(future) = this.future.as_mut().as_pin_mut() else { return Poll::Pending };
         let outcome = ready!(future.poll(task));
-        // A time limit returns while the function of the call still exists. The function is dropped before the permit,
+        // After a time-out, the future still contains the call's function. It is dropped before the permit is released,
         // and the permit is released before the answer is written.
         this.future.set(None);
         *this.permit = None;

@@ -94,7 +94,6 @@ impl FairSemaphore {
         }
     }
 
-    /// Returns the number of running calls.
     pub(super) fn running(&self) -> usize {
         usize::try_from(self.count.load(Ordering::Relaxed) % ONE_WAITING).unwrap_or(usize::MAX)
     }
@@ -110,7 +109,6 @@ impl FairSemaphore {
         if self.config.by_agent { Caller::by_agent(principal) } else { Caller::of(principal) }
     }
 
-    /// Returns the number of waiting calls.
     pub(super) fn waiting(&self) -> usize {
         usize::try_from(self.count.load(Ordering::Relaxed) / ONE_WAITING).unwrap_or(usize::MAX)
     }

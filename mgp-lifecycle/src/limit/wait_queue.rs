@@ -35,7 +35,6 @@ impl<T> WaitQueue<T> {
         self.len
     }
 
-    /// Returns the number of entries of one caller.
     pub(super) fn len_of(&self, caller: &Caller) -> usize {
         self.callers.get(caller).map_or(0, |queue| queue.entries.len())
     }

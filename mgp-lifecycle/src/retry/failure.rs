@@ -7,7 +7,6 @@ use serde::Deserialize;
 
 pub(crate) type Outcome = Result<Reply, RpcError>;
 
-/// A failure with its recovery hints.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Failure {
     pub(crate) code: ErrorCode,

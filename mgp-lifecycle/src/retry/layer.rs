@@ -174,7 +174,6 @@ pub struct Retry<S> {
 
 mgp_types::opaque_debug!(Retry<S>);
 
-/// The kinds of requests that can be retried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RequestKind {
     /// A tool call, which can have any effect.

@@ -106,7 +106,6 @@ fn layer() -> RetryLayer {
     RetryLayer::new(RetryConfig::default())
 }
 
-/// Returns a list of one tool.
 fn list(tool: &str) -> Reply {
     Reply::raw(Payload::parse(format!(r#"{{"tools":[{tool}]}}"#)).unwrap())
 }

@@ -39,7 +39,7 @@ pub struct LiveServer<C> {
 pub struct StateReport {
     /// The time at which the state changed.
     pub at: Timestamp,
-    /// The same time, as the duration since supervision began.
+    /// The time of the change, as the duration since supervision began.
     pub elapsed: Duration,
     /// The state of the server before the change.
     pub from: ServerState,

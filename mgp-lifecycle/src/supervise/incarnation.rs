@@ -28,7 +28,6 @@ pub(super) struct Incarnation<T: Spawned> {
 
 type Running<T> = Option<BoxFuture<'static, T>>;
 
-/// The outcome of one of the futures.
 pub(super) enum Outcome<C> {
     Ready(C),
     StartFailed(SpawnError),

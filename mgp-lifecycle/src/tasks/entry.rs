@@ -22,7 +22,6 @@ use super::table::Owner;
 use crate::error::LifecycleError;
 use crate::handshake::plain_errors::CallInfo;
 
-/// A task in the table.
 pub(super) struct Entry {
     pub(super) id: String,
     pub(super) owner: Owner,

@@ -109,7 +109,6 @@ pub(super) fn can_wait_for_task(call: &Call) -> bool {
     }
 }
 
-/// Returns whether a modern caller offers the tasks extension.
 pub(super) fn offers_tasks(caller: &PeerInfo) -> bool {
     let Some(capabilities) = &caller.capabilities else { return false };
     // Search the text before parsing it, because most callers do not offer the extension.

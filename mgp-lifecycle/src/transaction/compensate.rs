@@ -20,6 +20,9 @@ const MAX_ATTEMPTS: u32 = 4;
 /// The waits between two attempts: half a second at first, five seconds at most.
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(5));
 
+/// The wait after which the rollback of an inactive transaction that could not be stored is tried again.
+const RETRY_INTERVAL: Duration = Duration::from_secs(5);
+
 /// A call that undoes a step.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -188,12 +191,13 @@ pub(super) async fn roll_back_inactive(coordinator: Weak<Coordinator>) {
     loop {
         let Some(transactions) = coordinator.upgrade().map(Transactions) else { return };
         let mut changed = transactions.0.log.subscribe();
-        let (due, next) = transactions.0.log.inactive();
+        let (due, mut next) = transactions.0.log.inactive();
         for key in due {
             if let Err(error) =
                 transactions.begin_rollback(&key, Some("it was not used"), None).await
             {
                 tracing::warn!(transaction = key.1, %error, "inactive transaction not rolled back");
+                next = next.min(RETRY_INTERVAL);
             }
         }
         drop(transactions);

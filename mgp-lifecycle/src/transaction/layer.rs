@@ -10,7 +10,8 @@ use mgp_types::proposal::{
     CallMembers, Compensation, IdempotencyKey, Member as _, StepId, StepStatus, TransactionId,
 };
 use mgp_types::service::{
-    BoxFuture, Call, CallRecord, Context, Either, MgpService, Reply, ServerId, is_tool_error,
+    BoxFuture, Call, CallRecord, Context, Either, MgpService, Reply, RetryAttempt, ServerId,
+    is_tool_error,
 };
 use mgp_types::{Object, Payload};
 use tower_service::Service;
@@ -19,6 +20,7 @@ use super::log::SagaKey;
 use super::saga::{Owner, Saga, Step, Undo, now_ms};
 use super::{Transactions, check_id};
 use crate::error::LifecycleError;
+use crate::idempotency::key_of;
 use crate::retry::Failure;
 
 /// The maximum number of steps in a transaction.
@@ -35,7 +37,7 @@ const MAX_ARGUMENTS_BYTES: usize = 64 << 10;
 pub struct TransactionLayer(Transactions);
 
 impl TransactionLayer {
-    /// Creates the layer.
+    /// Creates a layer that records its steps in `transactions`.
     pub const fn new(transactions: Transactions) -> Self {
         Self(transactions)
     }
@@ -54,7 +56,13 @@ impl<S: MgpService> Service<Call> for TransactionService<S> {
     mgp_types::always_ready!();
 
     fn call(&mut self, mut call: Call) -> Self::Future {
-        match StepCall::read(&self.layer.0, &mut call) {
+        let read = StepCall::read(&self.layer.0, &call).and_then(|step| {
+            if let Some(step) = &step {
+                step.prepare(&mut call)?;
+            }
+            Ok(step)
+        });
+        match read {
             Ok(None) => Either::Left { future: self.inner.call(call) },
             Ok(Some(step)) => {
                 let run = run_step(self.layer.0.clone(), self.inner.clone(), call, step);
@@ -62,6 +70,23 @@ impl<S: MgpService> Service<Call> for TransactionService<S> {
             }
             Err(refused) => Either::Right { future: Box::pin(std::future::ready(Err(refused))) },
         }
+    }
+}
+
+impl Transactions {
+    /// Checks whether a tool call could begin as a step of its transaction, if it has one; changes nothing.
+    ///
+    /// A stack can use this function to refuse a call before a person is asked about it; [`TransactionLayer`] checks
+    /// the step again before the call runs.
+    ///
+    /// # Errors
+    /// The error with which [`TransactionLayer`] would refuse the call now.
+    pub fn check(&self, call: &Call) -> Result<(), RpcError> {
+        let Some(step) = StepCall::read(self, call)? else { return Ok(()) };
+        let saga = self.0.log.get(&step.saga);
+        // `begin` changes only a copy of the transaction, which is dropped here.
+        step.begin(&mut saga.ok_or(LifecycleError::UnknownTransaction)?)?;
+        Ok(())
     }
 }
 
@@ -93,6 +118,10 @@ struct StepCall {
     id: Option<String>,
     /// The id that is common to the rounds of one call.
     logical: Option<String>,
+    /// The id that is common to the rounds and attempts of one call.
+    called_in: String,
+    /// `true` if the call repeats an attempt that failed.
+    is_retry: bool,
     server: ServerId,
     tool: String,
     undo: Option<Undo>,
@@ -102,13 +131,13 @@ struct StepCall {
 }
 
 impl StepCall {
-    fn read(transactions: &Transactions, call: &mut Call) -> Result<Option<Self>, RpcError> {
+    fn read(transactions: &Transactions, call: &Call) -> Result<Option<Self>, RpcError> {
         let cx = call.cx();
         let Some(TransactionId(saga)) = cx.member()? else { return Ok(None) };
         let Some(tool) = call.tool().map(|tool| tool.name.to_owned()) else { return Ok(None) };
         let tools = transactions.tools()?;
         let server = cx.server.clone().unwrap_or_else(|| "".into());
-        let key = cx.member::<IdempotencyKey>()?;
+        let key = key_of(cx)?;
         let is_keyed = key.is_some();
         // A call that is repeated with its idempotency key is the same step.
         let id = match (cx.member()?, key) {
@@ -116,11 +145,7 @@ impl StepCall {
                 check_id("step_id", &id)?;
                 Some(id)
             }
-            (None, Some(key)) => {
-                key.check()?;
-                Some(key.0)
-            }
-            (None, None) => None,
+            (None, key) => key.map(|IdempotencyKey(key)| key),
         };
         let undo = cx.member::<Compensation>()?.map(|mut given| {
             // The caller uses its own name for the tool, so find the tool's server and its name on that server.
@@ -136,17 +161,36 @@ impl StepCall {
             tools.check(cx, &undo.server.as_str().into(), &undo.tool)?;
         }
         let only_reads = tools.only_reads(&server, &tool);
-        if let Some(record) = cx.extensions.get::<CallRecord>() {
-            record.add_note(TransactionId::NAME, Payload::of(&saga)?);
-        }
         let saga = (Owner::of(&cx.principal), saga);
         let logical = cx.logical.as_deref().map(str::to_owned);
-        // Remove the members for transactions from the call, because the called server must not coordinate the
-        // transaction as well.
-        let members = cx.extensions.get::<CallMembers>().cloned().unwrap_or_default();
+        // A retry has the key of the first attempt as its logical id.
+        let called_in = logical.clone().unwrap_or_else(|| cx.key.to_text().to_string());
+        let is_retry = cx.extensions.get::<RetryAttempt>().is_some();
+        Ok(Some(Self {
+            saga,
+            id,
+            logical,
+            called_in,
+            is_retry,
+            server,
+            tool,
+            undo,
+            only_reads,
+            is_keyed,
+        }))
+    }
+
+    /// Records the transaction of the call. Removes the members for transactions from the call, because the called
+    /// server must not coordinate the transaction as well.
+    fn prepare(&self, call: &mut Call) -> Result<(), RpcError> {
+        let extensions = &mut call.cx_mut().extensions;
+        if let Some(record) = extensions.get::<CallRecord>() {
+            record.add_note(TransactionId::NAME, Payload::of(&self.saga.1)?);
+        }
+        let members = extensions.get::<CallMembers>().cloned().unwrap_or_default();
         let members = members.without::<TransactionId>().without::<StepId>();
-        call.cx_mut().extensions.insert(members.without::<Compensation>());
-        Ok(Some(Self { saga, id, logical, server, tool, undo, only_reads, is_keyed }))
+        extensions.insert(members.without::<Compensation>());
+        Ok(())
     }
 
     /// Adds the step to its transaction, unless the call repeats a step that has not failed. Returns the id of the
@@ -158,15 +202,19 @@ impl StepCall {
         saga.active_ms = now_ms();
         let server = self.server.as_str();
         let is_same = |step: &Step| step.tool == self.tool && step.server == server;
-        // If the caller returns with the answer to a question of the task, it is the same step.
-        let logical = self.logical.as_deref();
-        let asked = saga.steps.iter().find(|step| is_same(step) && step.has_asked_in(logical));
-        let asked = asked.map(|step| step.id.clone());
+        // If the caller returns with the answer to a question of the task, it is the same step. So is a retry of an
+        // attempt that may have run; it is only made if a second run does no harm.
+        let continues = |step: &Step| {
+            step.has_asked_in(self.logical.as_deref())
+                || self.is_retry && step.was_called_in(&self.called_in)
+        };
+        let continued = saga.steps.iter().rfind(|step| is_same(step) && continues(step));
+        let continued = continued.map(|step| step.id.clone());
         let next_id = || format!("step-{}", saga.steps.len() + 1);
-        let id = self.id.or(asked).unwrap_or_else(next_id);
+        let id = self.id.or(continued).unwrap_or_else(next_id);
         if let Some(index) = saga.steps.iter().position(|step| step.id == id) {
             let step = &saga.steps[index];
-            let runs_again = step.status == StepStatus::Failed || step.has_asked_in(logical);
+            let runs_again = step.status == StepStatus::Failed || continues(step);
             if !is_same(step) || !self.is_keyed && !runs_again {
                 return Err(LifecycleError::StepExists(id));
             }
@@ -188,6 +236,7 @@ impl StepCall {
             only_reads: self.only_reads,
             attempts: 0,
             asked_in: None,
+            called_in: Some(self.called_in),
         });
         Ok((id, true))
     }

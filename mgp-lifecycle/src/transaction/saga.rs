@@ -104,6 +104,9 @@ pub(super) struct Step {
     /// answer, the step runs again; until then it is not known whether it had an effect.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) asked_in: Option<String>,
+    /// The logical call that last ran the step. It is not stored, because another process does not repeat its attempts.
+    #[serde(skip)]
+    pub(super) called_in: Option<String>,
 }
 
 /// The call that undoes a step: a compensation, and the server of its tool.
@@ -223,6 +226,11 @@ impl Step {
         logical.is_some()
             && self.asked_in.as_deref() == logical
             && self.status == StepStatus::Started
+    }
+
+    /// Returns whether an attempt of a logical call ran the step, and it is unknown whether it had an effect.
+    pub(super) fn was_called_in(&self, logical: &str) -> bool {
+        self.called_in.as_deref() == Some(logical) && self.status == StepStatus::Started
     }
 
     pub(super) fn fail(&mut self, error: &str) {

@@ -1,25 +1,30 @@
 //! Tests of transactions: steps, rollbacks, and the state after a kill.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use mgp_types::mgp::ExtensionSet;
+use mgp_types::mcp::Tool;
+use mgp_types::mgp::{ExtensionSet, RiskLevel};
 use mgp_types::proposal::{
-    BeginTransactionParams, EndTransactionParams, IdempotencyKey, StepStatus, TransactionRecord,
-    TransactionStatus,
+    BeginTransactionParams, EndTransactionParams, IdempotencyHeader, IdempotencyKey, StepStatus,
+    TransactionRecord, TransactionStatus,
 };
 use mgp_types::service::{
     BoxFuture, Call, Context, PeerInfo, Principal, Reply, ServerId, Stack, connection_lost, mock,
 };
 use mgp_types::store::MemoryStore;
 use mgp_types::sync::Mutex;
-use mgp_types::{ErrorCode, Payload, RpcError};
+use mgp_types::{ErrorCode, Payload, RawObject, RpcError};
 use tokio::sync::Semaphore;
 use tower_layer::Layer as _;
 
 use super::saga::now_ms;
 use super::{CompensationCall, TransactionLayer, TransactionTools, Transactions};
-use crate::{Idempotency, IdempotencyLayer, ProposalLayer};
+use crate::{
+    Idempotency, IdempotencyLayer, ProposalLayer, RepeatPolicy, RetryConfig, RetryLayer,
+    ToolRetryInfo,
+};
 
 /// A server's tools, which record the compensations that are called; those named `broken_…` fail.
 #[derive(Default)]
@@ -120,7 +125,10 @@ async fn world_of(store: Arc<MemoryStore>, tools: Tools) -> World {
 }
 
 fn client(transactions: &Transactions, server: Stack) -> mock::Client {
-    let steps = TransactionLayer::new(transactions.clone()).layer(server);
+    client_of(Stack::new(TransactionLayer::new(transactions.clone()).layer(server)))
+}
+
+fn client_of(steps: Stack) -> mock::Client {
     let mut client = mock::client(Stack::new(ProposalLayer::new().layer(steps)));
     let mut caller = PeerInfo::default();
     caller.mgp = Some(ExtensionSet::PROPOSALS);
@@ -280,6 +288,28 @@ async fn a_step_that_became_a_task_has_not_ended() {
     assert_eq!(world.roll_back().await.status, TransactionStatus::PartiallyRolledBack);
 }
 
+#[tokio::test(start_paused = true)]
+async fn the_attempts_of_a_call_are_one_step() {
+    let mut known = ToolRetryInfo::of(&Tool::new("make", RawObject::empty()), RiskLevel::Moderate);
+    known.repeat = RepeatPolicy::Always;
+    let retries = RetryLayer::new(RetryConfig::default()).tools(move |_, _| Some(known.clone()));
+    for meta in ["", r#","step_id":"a""#] {
+        let mut world = world().await;
+        world.begin().await;
+        let attempts = AtomicU32::new(0);
+        let tool = Stack::from_fn(move |call| {
+            let is_first = attempts.fetch_add(1, Ordering::Relaxed) == 0;
+            let reply = run(call, Arc::new(Semaphore::new(0)));
+            async move { if is_first { Err(connection_lost("it died")) } else { reply.await } }
+        });
+        let steps = TransactionLayer::new(world.transactions.clone()).layer(tool);
+        world.client = client_of(Stack::new(retries.layer(steps)));
+        world.step("make", 1, meta).await.unwrap();
+        assert_eq!(world.transactions.list("local", true)[0].steps.len(), 1, "{meta}");
+        assert_eq!(world.commit().await.unwrap().status, TransactionStatus::Committed, "{meta}");
+    }
+}
+
 #[tokio::test]
 async fn a_failed_step_that_is_called_again_has_its_new_place_and_compensation() {
     let mut world = world().await;
@@ -327,6 +357,49 @@ async fn a_step_is_called_once_unless_its_key_says_that_it_is_the_same_call() {
     }
     world.roll_back().await;
     assert_eq!(world.undone().len(), 2);
+}
+
+#[tokio::test]
+async fn a_repeated_call_whose_key_is_in_a_header_is_undone_once() {
+    let mut world = keyed_world().await;
+    world.begin().await;
+    let header = IdempotencyHeader(IdempotencyKey("k".to_owned()));
+    world.client.cx.extensions.insert(header);
+    for _ in 0..2 {
+        world.step("make", 1, "").await.unwrap();
+    }
+    assert_eq!(world.roll_back().await.status, TransactionStatus::RolledBack);
+    assert_eq!(world.undone().len(), 1);
+}
+
+#[tokio::test]
+async fn a_check_finds_a_step_that_cannot_begin_and_does_not_begin_it() {
+    let mut world = world().await;
+    let transactions = world.transactions.clone();
+    let check = Stack::from_fn(move |call: Call| {
+        std::future::ready(transactions.check(&call).map(|()| Reply::empty()))
+    });
+    let mut checks = mock::client(Stack::new(ProposalLayer::new().layer(check)));
+    (checks.cx.caller, checks.cx.server) =
+        (world.client.cx.caller.clone(), world.client.cx.server.clone());
+    let mut check = async |meta: &str| checks.request("tools/call", &params("make", 1, meta)).await;
+    assert!(check("").await.unwrap_err().message().contains("begin it first"));
+    world.begin().await;
+    for (meta, reason) in [
+        (r#","step_id":"two words""#, "`step_id` must be"),
+        (r#","compensation":{"tool":"secret"}"#, "no access"),
+        (r#","compensation":7"#, "`_meta.compensation`"),
+    ] {
+        let refused = check(meta).await.unwrap_err();
+        assert!(refused.message().contains(reason), "{refused}");
+    }
+    check(r#","step_id":"a""#).await.unwrap();
+    check(r#","step_id":"a""#).await.unwrap();
+    world.step("make", 1, r#","step_id":"a""#).await.unwrap();
+    let refused = check(r#","step_id":"a""#).await.unwrap_err();
+    assert!(refused.message().contains("called before"), "{refused}");
+    world.commit().await.unwrap();
+    assert!(check("").await.unwrap_err().message().contains("committed"));
 }
 
 #[tokio::test]

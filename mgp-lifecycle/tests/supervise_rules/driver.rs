@@ -15,7 +15,6 @@ use super::world::{config, ms, secs};
 
 const OPERATOR: ShutdownReason = ShutdownReason::OperatorRequest;
 
-/// The behaviour of a server.
 #[derive(Clone, Copy, Debug)]
 enum Behavior {
     /// The server crashes after this time.

@@ -4,7 +4,6 @@
 
 use std::future::{Ready, ready};
 use std::sync::Arc;
-use std::task::{Context as Task, Poll};
 
 use mgp_types::mcp::CallToolResult;
 use mgp_types::method::{self, KernelToolName, Kind, find_kernel_tool, tool_spelling};
@@ -87,10 +86,7 @@ impl<S: MgpService> Service<Call> for KernelToolsService<S> {
     type Response = Reply;
     type Error = RpcError;
     type Future = Either<Own, S::Future>;
-
-    fn poll_ready(&mut self, task: &mut Task<'_>) -> Poll<Result<(), RpcError>> {
-        self.inner.poll_ready(task)
-    }
+    mgp_types::always_ready!();
 
     fn call(&mut self, call: Call) -> Self::Future {
         match self.served.tool(&call) {

@@ -22,7 +22,6 @@ pub(crate) struct Rules {
     ends: Vec<SystemTime>,
 }
 
-/// The entries for one server and its tools.
 #[derive(Default)]
 struct Server {
     whole: Level,

@@ -80,7 +80,6 @@ impl Answers {
         })
     }
 
-    /// Returns the answer to a refused request.
     pub(super) fn refusal<R: From<Bytes>>(&self, refused: AuthRefused) -> Response<R> {
         let status = refused.status();
         let challenge = self.challenge(&refused);

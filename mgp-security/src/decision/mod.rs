@@ -50,8 +50,12 @@ pub(crate) struct CallFacts<'a> {
 #[derive(Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "independent steps of a call")]
 pub(crate) struct CallPreparations {
-    /// `true` once the server's tools were listed for this call, so that they are not listed a second time.
+    /// `true` once the server's tools were listed for this call, so that they are not listed a second time, except
+    /// after a person's decision if `settled` is set.
     pub(crate) listed: bool,
+    /// The number of changes that the server had announced when it listed the same tools twice for this call; they
+    /// count as current until it announces another change.
+    pub(crate) settled: Option<u64>,
     /// `true` once an override of the tool's risk was recorded for this call, so that none is recorded again.
     pub(crate) recorded: bool,
     /// The answers to the question about permissions, which is asked at most once; `None` before it is asked.
@@ -66,10 +70,14 @@ pub(crate) struct CallPreparations {
 
 impl CallPreparations {
     /// Returns preparations that count the question about permissions as asked, so that it is not asked again.
-    pub(crate) fn finished(granted: Vec<Permission>, confirmed: bool) -> Self {
+    pub(crate) fn finished(
+        granted: Vec<Permission>,
+        confirmed: bool,
+        settled: Option<u64>,
+    ) -> Self {
         let asked = Some(AskOutcomes::default());
         let any_arguments = false;
-        Self { listed: true, recorded: true, asked, granted, confirmed, any_arguments }
+        Self { listed: true, settled, recorded: true, asked, granted, confirmed, any_arguments }
     }
 }
 
@@ -286,9 +294,9 @@ fn check_definition(
     known: Option<&Arc<KnownTool>>,
     steps: &mut impl Recorder,
 ) -> Result<(), CallOutcome> {
-    let (Some(rule), Some(server)) = (snapshot.definition_rule(known), facts.server) else {
-        return Ok(());
-    };
+    let settled = facts.preparations.settled;
+    let rule = |server| snapshot.definition_rule(server, known, settled).map(|rule| (rule, server));
+    let Some((rule, server)) = facts.server.and_then(rule) else { return Ok(()) };
     let rule = rule.map_err(|error| {
         steps.add(Stage::Definition, StepResult::Refused, || error.to_string());
         Refusal::Unchanged(error.into())

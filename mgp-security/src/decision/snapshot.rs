@@ -169,11 +169,14 @@ impl<'a> Snapshot<'a> {
         }
     }
 
-    /// Returns the decision about the definition of a tool, or `None` if no definition rules are configured.
+    /// Returns the decision about the definition of a tool, or `None` if no definition rules are configured. `settled`
+    /// is the number of changes that the server had announced when it listed the same tools twice.
     #[inline]
     pub(super) fn definition_rule(
         &self,
+        server: &ServerId,
         known: Option<&Arc<KnownTool>>,
+        settled: Option<u64>,
     ) -> Option<Result<DefinitionRule, StoreError>> {
         let definitions = self.sources.definitions.as_ref()?;
         let known = known.map(|known| &**known);
@@ -190,7 +193,13 @@ impl<'a> Snapshot<'a> {
         if let Err(error) = definitions.readable() {
             return Some(Err(error));
         }
-        Some(Ok(self.tools.as_ref().map_or(DefinitionRule::List, |tools| tools.rule(known))))
+        let Some(tools) = &self.tools else { return Some(Ok(DefinitionRule::List)) };
+        let rule = tools.rule(known);
+        let is_settled = || settled.is_some_and(|count| count == definitions.announcements(server));
+        if matches!(rule, DefinitionRule::List) && is_settled() {
+            return Some(Ok(tools.rule_of_current(known)));
+        }
+        Some(Ok(rule))
     }
 
     /// Returns whether any configured rule needs the assessment of the tool.
@@ -245,7 +254,6 @@ impl<'a> Snapshot<'a> {
         self.sources.validators.as_ref()
     }
 
-    /// Returns whether confirmations are configured.
     pub(super) fn confirms(&self) -> bool {
         self.sources.confirmations.is_some()
     }

@@ -328,7 +328,10 @@ impl Definitions {
         if let Some(seen) = self.0.seen().get_mut(&Some(server.clone())) {
             seen.stale();
         }
-        self.0.publish();
+        // A server may announce any number of changes. Only the first one since its last list changes the table.
+        if !self.is_stale(server) {
+            self.0.publish();
+        }
     }
 
     /// Returns the number of changes that a server has announced so far. Call it before the server is asked for a list:
@@ -336,6 +339,11 @@ impl Definitions {
     pub(crate) fn announced(&self, server: &ServerId) -> u64 {
         // If the server cannot be admitted, the processing of the list returns the error.
         let _ = self.admit(server);
+        self.announcements(server)
+    }
+
+    /// Returns the number of changes that a known server has announced so far.
+    pub(crate) fn announcements(&self, server: &ServerId) -> u64 {
         self.0.seen().get(&Some(server.clone())).map_or(0, ServerListing::announced)
     }
 

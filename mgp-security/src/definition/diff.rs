@@ -62,7 +62,6 @@ pub(super) struct Differences {
     pub(super) left_out: usize,
 }
 
-/// Returns the differences between two values.
 pub(super) fn differences(before: &Value, after: &Value) -> Differences {
     let mut found = Differences::default();
     compare(Some(before), Some(after), &mut String::new(), &mut found);

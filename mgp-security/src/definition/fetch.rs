@@ -5,13 +5,13 @@ use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use mgp_types::RpcError;
 use mgp_types::mcp::ListParams;
 use mgp_types::method::ToolsList;
 use mgp_types::mgp::Actor;
 use mgp_types::service::{
     Call, CallKey, CallerAccess, Context, Extensions, MgpService, Outlet, ServerId,
 };
+use mgp_types::{RpcError, Sha256Hash};
 use tokio::sync::OwnedMutexGuard;
 use tokio::time::timeout;
 
@@ -40,7 +40,8 @@ enum ListError {
 }
 
 impl Definitions {
-    /// Lists the tools of a server before a call; concurrent calls share one listing.
+    /// Lists the tools of a server before a call; concurrent calls share one listing. If the server announced changes
+    /// meanwhile and yet listed the same tools twice, returns the number of changes that it had announced then.
     ///
     /// # Errors
     /// [`Refusal::Unlisted`] if the tool is known and the server does not list its tools, or if other calls or the
@@ -51,12 +52,12 @@ impl Definitions {
         inner: &mut S,
         call: &Call,
         tool: &str,
-    ) -> Result<(), RpcError> {
+    ) -> Result<Option<u64>, RpcError> {
         let unlisted = |reason| Refusal::Unlisted { server: server.clone(), reason };
         let turn = turn(self, server, call).await?;
         // Another call that held the lock may have listed the tools already.
         if !self.must_list(server, tool)? {
-            return Ok(());
+            return Ok(None);
         }
         let limit = time_limit(call);
         let listed = timeout(limit, list_current(self, server, inner, call)).await;
@@ -66,8 +67,8 @@ impl Definitions {
             return Err(unlisted(late()).into());
         }
         let listed = listed.unwrap_or_else(|_| Err(ListError::Server(late())));
-        match listed {
-            Ok(()) => {}
+        let settled = match listed {
+            Ok(settled) => settled,
             Err(ListError::Local(error)) => return Err(error),
             // The definition may have changed, so the tool must not be called on the basis of its old definition.
             Err(ListError::Server(error))
@@ -78,10 +79,11 @@ impl Definitions {
             Err(ListError::Server(error)) => {
                 tracing::warn!(%server, %error, "listing of tools failed; unknown tools count as dangerous");
                 self.tried(server).await.map_err(Refusal::Unchanged)?;
+                None
             }
-        }
+        };
         drop(turn);
-        Ok(())
+        Ok(settled)
     }
 
     fn must_list(&self, server: &ServerId, tool: &str) -> Result<bool, RpcError> {
@@ -138,27 +140,32 @@ fn time_limit(call: &Call) -> Duration {
 }
 
 /// Lists the tools of a server, and once more if the server announced a change meanwhile, e.g. because it has just
-/// started.
+/// started. If it announced changes during both lists and they are equal, returns the number of its changes until the
+/// second one: some servers start a new process for each request, which announces a change before it answers.
 async fn list_current<S: MgpService>(
     definitions: &Definitions,
     server: &ServerId,
     inner: &mut S,
     on_behalf: &Call,
-) -> Result<(), ListError> {
-    list(definitions, server, inner, on_behalf).await?;
+) -> Result<Option<u64>, ListError> {
+    let (first, _) = list(definitions, server, inner, on_behalf).await?;
     if definitions.is_stale(server) {
-        list(definitions, server, inner, on_behalf).await?;
+        let (second, announced) = list(definitions, server, inner, on_behalf).await?;
+        let is_settled = first == second && definitions.is_stale(server);
+        return Ok(is_settled.then_some(announced));
     }
-    Ok(())
+    Ok(None)
 }
 
 /// Reads all pages of a server's list of tools, or as many as the limits of definitions permit, and processes the list.
+/// Returns the hashes of the definitions, and the number of changes that the server had announced when it had listed
+/// them.
 async fn list<S: MgpService>(
     definitions: &Definitions,
     server: &ServerId,
     inner: &mut S,
     on_behalf: &Call,
-) -> Result<(), ListError> {
+) -> Result<(Vec<Sha256Hash>, u64), ListError> {
     let extent = ListExtent::Complete { announced: definitions.announced(server) };
     let (mut tools, mut bytes) = (Vec::new(), 0_usize);
     let (mut params, mut cursors) = (ListParams::new(), HashSet::new());
@@ -178,10 +185,10 @@ async fn list<S: MgpService>(
         let is_full = tools.len() > TOOLS_MAX || bytes > BYTES_MAX;
         params.cursor = next.filter(|next| !is_full && cursors.insert(next.clone()));
         if params.cursor.is_none() {
+            let announced = definitions.announcements(server);
             let taken = definitions.take(server, &tools, extent).await;
-            return taken
-                .map(drop)
-                .map_err(|error| ListError::Local(Refusal::Unchanged(error).into()));
+            let taken = taken.map(|hashes| (hashes, announced));
+            return taken.map_err(|error| ListError::Local(Refusal::Unchanged(error).into()));
         }
     }
     Err(ListError::Server(RpcError::internal(format!(

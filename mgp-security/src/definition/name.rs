@@ -56,7 +56,7 @@ pub enum NameFlaw {
     Taken {
         /// The name of the tool, with invisible characters escaped.
         name: String,
-        /// The other server.
+        /// The server to which the name already belongs.
         of: String,
     },
     /// The name looks like another name.

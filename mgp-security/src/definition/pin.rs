@@ -92,7 +92,6 @@ impl Pin {
 }
 
 impl PinTable {
-    /// Returns the stored definitions of a tool.
     pub(super) fn get(&self, server: &ServerId, tool: &str) -> Option<&PinPair> {
         self.0.get(server.as_str())?.get(tool)
     }

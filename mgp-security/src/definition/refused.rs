@@ -7,8 +7,8 @@ use super::DefinitionState;
 use super::diff::{Difference, top};
 use super::review::{Finding, Rule as ReviewRule, Severity};
 
-/// The finding that is reported for a tool whose definition changes while a call waits.
-const UNSETTLED: &str = "its definition is not settled; try again";
+/// The reason for the refusal of a tool whose server announces changes faster than its tools can be listed.
+const UNSETTLED: &str = "its server announced changes of its tools while they were listed";
 
 /// The error for a tool that cannot be called because its definition changed, waits for an operator, or is
 /// unusable.
@@ -86,6 +86,8 @@ impl DefinitionRefused {
                     let _ = details.encode("differences_left_out", &held.differences_left_out);
                 }
             }
+            // The definition has no flaw, so there is nothing to find in it.
+            DefinitionState::Refused(found) if is_unsettled(found) => {}
             DefinitionState::Refused(found) => findings = found,
             DefinitionState::Unseen | DefinitionState::Pinned => {}
         }
@@ -120,6 +122,7 @@ pub(crate) fn why_not_callable(standing: &DefinitionState) -> &'static str {
         DefinitionState::Refused(found) if is_only_locked(found) => {
             "its definition is not the one in mgp.lock"
         }
+        DefinitionState::Refused(found) if is_unsettled(found) => UNSETTLED,
         DefinitionState::Refused(_) => "its definition cannot be used",
         DefinitionState::Unseen | DefinitionState::Pinned => "its definition is not known",
     }
@@ -130,9 +133,17 @@ fn remedy(standing: &DefinitionState) -> &'static str {
         DefinitionState::Refused(found) if is_only_locked(found) => {
             "an operator can check the definition, and lock it with `mgp lock`"
         }
+        DefinitionState::Refused(found) if is_unsettled(found) => {
+            "call it again; if that fails too, its server must announce only real changes"
+        }
         DefinitionState::Refused(_) => "its author must mend the definition",
         _ => "an operator can compare the definitions and approve the new one by its hash",
     }
+}
+
+/// Returns whether a definition is refused only because its server announced changes while it was listed.
+fn is_unsettled(found: &[Finding]) -> bool {
+    matches!(found, [one] if one.what == UNSETTLED)
 }
 
 /// Returns whether a definition is refused only because it differs from the lock file.
@@ -181,5 +192,17 @@ mod tests {
                 rules.iter().map(|rule| Finding::about(*rule, "", "it is so", "")).collect();
             assert_eq!(remedy(&DefinitionState::Refused(found.into())), expected, "{rules:?}");
         }
+    }
+
+    #[test]
+    fn a_definition_that_is_only_announced_too_often_is_not_reported_as_faulty() {
+        let ann = Principal::new("local", "ann");
+        let refused = DefinitionRefused::unsettled(&ServerId::from("files"), "read", &ann);
+        assert_eq!(refused.to_string(), format!("`read` of `files` is disabled: {UNSETTLED}"));
+        let details = refused.details();
+        let remedy: Option<String> = details.decode("remedy").ok().flatten();
+        assert!(remedy.is_some_and(|remedy| remedy.starts_with("call it again")));
+        let findings: Option<Vec<String>> = details.decode("findings").ok().flatten();
+        assert_eq!(findings, Some(Vec::new()));
     }
 }

@@ -14,7 +14,6 @@ use super::refused::DefinitionRefused;
 use super::server_listing::ListExtent;
 use crate::error::Refusal;
 
-/// One page of a list of tools.
 #[derive(Deserialize)]
 pub(super) struct Page {
     pub(super) tools: Vec<Payload>,

@@ -49,7 +49,6 @@ pub(super) struct ServerListing {
     pub(super) told: FlawRecord,
 }
 
-/// One tool as its server listed it.
 #[derive(Debug)]
 pub(super) struct ListedTool {
     /// The hash of the definition's JSON, by which an unchanged definition is recognized and not parsed again.
@@ -212,7 +211,8 @@ impl ServerListing {
             }
             // A tool with a stored definition stays known while it is not listed, so a server cannot change how a tool
             // is treated by leaving it out of the list.
-            for (name, pair) in book.tools(server) {
+            let unlisted = book.tools(server).filter(|(name, _)| !self.listed.contains_key(*name));
+            for (name, pair) in unlisted {
                 let earlier = assessed.and_then(|named| named.get(name));
                 named.insert(name.into(), recorded(name, pair, policy, &tools.others, earlier));
             }

@@ -193,6 +193,9 @@ mod tests {
         differs(
             r#"{"name":"t","inputSchema":{"maximum":10,"type":"object"},"security":{"risk_level":"safe"},"annotations":{"readOnlyHint":true}}"#,
         );
+        differs(
+            r#"{"name":"t","inputSchema":{"maximum":10,"type":"object"},"security":{"risk_level":"safe"},"title":"x"}"#,
+        );
     }
 
     #[test]

@@ -50,7 +50,6 @@ pub(crate) struct Tools {
     pub(super) policy: Option<Arc<ServerPolicy>>,
 }
 
-/// A known tool.
 #[derive(Debug)]
 pub(crate) struct KnownTool {
     /// The definition as last listed; `None` if it could not be parsed, or if the tool is not listed.
@@ -59,7 +58,6 @@ pub(crate) struct KnownTool {
     pub(super) raw: Option<Sha256Hash>,
     /// The pin of a tool that is not listed; its definition is then taken from there.
     pub(super) pin: Option<Arc<Pin>>,
-    /// The assessment of the tool's calls.
     pub(super) assessment: Arc<Assessment>,
     /// The schemas in the tool's definition, if the policy requires that arguments are checked.
     #[cfg(feature = "schemas")]
@@ -167,7 +165,6 @@ impl Tools {
     }
 }
 
-/// The decision about the definition of a tool.
 #[derive(Debug)]
 pub(crate) enum DefinitionRule {
     /// The definition allows calls of the tool.
@@ -181,17 +178,14 @@ pub(crate) enum DefinitionRule {
 }
 
 impl Tools {
-    /// Returns the tool with this name.
     pub(crate) fn get(&self, name: &str) -> Option<&Arc<KnownTool>> {
         self.named.get(name)
     }
 
-    /// Returns the names of the tools.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.named.iter().map(|(name, _)| &**name)
     }
 
-    /// Returns the state of a tool's definition.
     pub(crate) fn state(&self, name: &str) -> &DefinitionState {
         self.get(name).map_or(&self.others, |known| &known.standing)
     }
@@ -204,15 +198,20 @@ impl Tools {
     /// Returns the decision about the definition of another server's tool; `known` is the tool's [entry](Self::get) in
     /// this table.
     pub(crate) fn rule(&self, known: Option<&KnownTool>) -> DefinitionRule {
+        let is_open = known.is_some() || self.others == DefinitionState::Unseen;
+        if self.stale && is_open { DefinitionRule::List } else { self.rule_of_current(known) }
+    }
+
+    /// Returns the decision about a definition as [`rule`](Self::rule) does, as if the server had announced no change.
+    pub(crate) fn rule_of_current(&self, known: Option<&KnownTool>) -> DefinitionRule {
         let Some(known) = known else {
             return match &self.others {
-                DefinitionState::Unseen if self.stale || self.is_old() => DefinitionRule::List,
+                DefinitionState::Unseen if self.is_old() => DefinitionRule::List,
                 DefinitionState::Unseen => DefinitionRule::Allow,
                 refused => DefinitionRule::Refuse(refused.clone()),
             };
         };
         match &known.standing {
-            _ if self.stale => DefinitionRule::List,
             // The definition is listed but not pinned yet, or the list is so old that the tool may have been added
             // since.
             DefinitionState::Unseen if known.tool.is_some() || self.is_old() => {
@@ -259,7 +258,6 @@ impl KnownTool {
         })
     }
 
-    /// Returns the assessment of the tool.
     pub(crate) fn assessment(&self) -> &Arc<Assessment> {
         &self.assessment
     }

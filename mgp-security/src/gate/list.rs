@@ -2,13 +2,11 @@
 //! order, stay as the server sent them.
 
 use std::borrow::Cow;
-use std::fmt;
 
 use mgp_types::mcp::Era;
 use mgp_types::service::{Body, Context, Reply};
-use mgp_types::{Payload, RpcError};
-use serde::de::{self, MapAccess};
-use serde::{Deserialize, Deserializer};
+use mgp_types::{Members, Payload, RpcError};
+use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::decision::Sources;
@@ -114,33 +112,6 @@ fn filter_text(
     }
     out.push('}');
     Ok(hidden.then_some(out))
-}
-
-/// The members of an object in their original order, including duplicates.
-struct Members<'a>(Vec<(String, &'a RawValue)>);
-
-impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Visitor;
-
-        impl<'de> de::Visitor<'de> for Visitor {
-            type Value = Members<'de>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a list")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members<'de>, A::Error> {
-                let mut members = Vec::new();
-                while let Some((name, value)) = map.next_entry()? {
-                    members.push((name, value));
-                }
-                Ok(Members(members))
-            }
-        }
-
-        deserializer.deserialize_map(Visitor)
-    }
 }
 
 #[cfg(test)]

@@ -145,6 +145,9 @@ struct Answers {
     granted: Vec<Permission>,
     /// `true` if the call was confirmed. A call that only needed no confirmation was not.
     confirmed: bool,
+    /// The state of the server's announcements in which its tools count as current for this call; see
+    /// [`CallPreparations::settled`].
+    settled: Option<u64>,
 }
 
 impl Answers {
@@ -196,8 +199,8 @@ pub(crate) fn recheck(sources: &Sources, call: &Call) -> Result<(), RpcError> {
     if !WaitMark::is_set(call.cx()) || call.tool().is_none() {
         return Ok(());
     }
-    let Answers { granted, confirmed } = Answers::of(call);
-    let preparations = CallPreparations::finished(granted, confirmed);
+    let Answers { granted, confirmed, settled } = Answers::of(call);
+    let preparations = CallPreparations::finished(granted, confirmed, settled);
     match decide_and_note(sources, call, &preparations).into_outcome() {
         (CallOutcome::Allow, _) => Ok(()),
         (CallOutcome::Refuse(refusal), _) => Err(deny(sources, call, refusal)),

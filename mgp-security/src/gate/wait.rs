@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_types::mgp::{Permission, RiskLevel};
-use mgp_types::service::{Call, CallRecord, MgpService, Outlet, Reply, WaitMark, keep_alive};
+use mgp_types::service::{
+    AskCheck, Call, CallRecord, MgpService, Outlet, Reply, WaitMark, keep_alive,
+};
 use mgp_types::{Payload, RpcError};
 
 use super::{Answers, decide_and_note, deny, log_denied, undecided, with_facts};
@@ -39,6 +41,9 @@ pub(super) async fn run<S: MgpService>(
         let asks = matches!(need, Requirement::Permissions(_) | Requirement::Confirmation);
         let outlet = if asks { call.cx().outlet.clone() } else { Outlet::none() };
         let sources = &*sources;
+        if asks {
+            AskCheck::run(&call).inspect_err(|error| log_denied(sources, &call, error))?;
+        }
         let getting = get(sources, &mut inner, &call, need, assessment, &mut preparations);
         keep_alive(&outlet, "waiting for a person's decision", getting).await?;
         preparations.recorded = answers >= MAX_ANSWERS;
@@ -49,8 +54,10 @@ pub(super) async fn run<S: MgpService>(
         }
     }
     CallRecord::mark_held(call.cx(), false);
-    if preparations.confirmed || !preparations.granted.is_empty() {
+    if preparations.confirmed || !preparations.granted.is_empty() || preparations.settled.is_some()
+    {
         let mut answers = Answers::of(&call);
+        answers.settled = preparations.settled.or(answers.settled);
         answers.granted.append(&mut preparations.granted);
         answers.confirmed |= preparations.confirmed;
         call.cx_mut().extensions.insert(answers);
@@ -78,7 +85,8 @@ async fn get<S: MgpService>(
                 return Err(undecided());
             };
             let fetched = definitions.fetch(server, inner, call, tool).await;
-            fetched.inspect_err(|error| log_denied(sources, call, error))?;
+            let settled = fetched.inspect_err(|error| log_denied(sources, call, error))?;
+            preparations.settled = settled;
             note_risk(call, &definitions.assessment(Some(server), tool).effective_risk);
         }
         Requirement::RiskRecord => {
@@ -89,13 +97,15 @@ async fn get<S: MgpService>(
             recorded.inspect_err(|error| log_denied(sources, call, error))?;
         }
         Requirement::Permissions(missing) => {
-            preparations.listed = true;
+            preparations.listed = preparations.settled.is_none();
             let missing = Permission::canonical(missing.iter().map(|missing| &missing.permission));
             get_permissions(sources, call, assessment, missing, preparations).await?;
         }
         Requirement::Confirmation => {
             confirm(sources, call, assessment, &[]).await?;
-            (preparations.listed, preparations.confirmed) = (true, true);
+            // A server that announces changes all the time has announced further ones meanwhile.
+            preparations.listed = preparations.settled.is_none();
+            preparations.confirmed = true;
             preparations.asked.get_or_insert_default();
         }
     }

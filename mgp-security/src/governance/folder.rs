@@ -404,7 +404,7 @@ mod tests {
         fs::write(&file, &changed).unwrap();
         let error = Governance::verify(&folder.0).await.unwrap_err();
         assert!(matches!(error, FolderError::Log(LogError::BadRecord(_))), "{error}");
-        // The folder goes on with a log in another directory, and the changed one is still read and verified.
+        // The folder continues with a log in another directory, and the changed one is still read and verified.
         close(at("audit-2").in_folder(&folder.0).await.unwrap()).await;
         assert!(Governance::verify(&folder.0).await.is_ok());
         let error = Governance::verify_in(&folder.0, "audit").await.unwrap_err();

@@ -375,8 +375,8 @@ impl Governance {
 
     /// Does the same as [`explain`](Self::explain), but assumes that an operator's override of the tool's risk is
     /// recorded already, which a real call does first. If a server has not listed its tools since this process started,
-    /// this method uses the pinned definitions, which might be outdated. Without arguments, rules that depend on them
-    /// are not applied.
+    /// this method uses the pinned definitions, and if it has announced a change since, its last list; both might be
+    /// outdated. Without arguments, rules that depend on them are not applied.
     #[must_use]
     pub fn explain_pinned(
         &self,
@@ -387,10 +387,11 @@ impl Governance {
     ) -> CallVerdict {
         let (none, any_arguments) = (Payload::empty_object(), arguments.is_none());
         let arguments = arguments.unwrap_or(&none);
-        let preparations =
-            CallPreparations { any_arguments, recorded: true, ..CallPreparations::default() };
-        let verdict = self.preview(principal, server, tool, arguments, &preparations);
         let definitions = &self.0.definitions;
+        let (settled, recorded) = (Some(definitions.announcements(server)), true);
+        let preparations =
+            CallPreparations { settled, recorded, any_arguments, ..CallPreparations::default() };
+        let verdict = self.preview(principal, server, tool, arguments, &preparations);
         let is_unlisted = matches!(verdict.outcome(), CallOutcome::Ask(Requirement::Listing))
             && definitions.definition(Some(server), tool).is_none();
         if is_unlisted && definitions.is_pinned(server, tool) {
@@ -414,7 +415,8 @@ impl Governance {
     }
 
     /// Does the same as [`explain`](Self::explain) for the caller of a request, with its credentials and the scopes of
-    /// its session. Without arguments, rules that depend on them are not applied.
+    /// its session. If the server has announced a change since its last list, this method uses that list. Without
+    /// arguments, rules that depend on them are not applied.
     #[must_use]
     pub fn explain_for(
         &self,
@@ -426,8 +428,9 @@ impl Governance {
         let (none, any_arguments) = (Payload::empty_object(), arguments.is_none());
         // Before a real call, the kernel itself lists the tools and records overrides; the caller is asked nothing.
         let (listed, recorded) = (true, true);
-        let preparations =
-            CallPreparations { listed, recorded, any_arguments, ..CallPreparations::default() };
+        let settled = Some(self.0.definitions.announcements(server));
+        let known = CallPreparations { listed, settled, recorded, ..CallPreparations::default() };
+        let preparations = CallPreparations { any_arguments, ..known };
         self.preview_in(cx.clone(), server, tool, arguments.unwrap_or(&none), &preparations)
     }
 

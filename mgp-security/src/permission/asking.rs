@@ -311,7 +311,7 @@ fn undecided(decision: &Decision) -> AskOutcome {
         (Some(LeftOpen::Closed), None) => {
             AskOutcome::Failed("the question was closed without an answer".to_owned())
         }
-        (_, Some(id)) => AskOutcome::Deferred(format!("nobody has decided approval {id}")),
+        (_, Some(id)) => AskOutcome::Deferred(format!("approval {id} is not decided yet")),
         (_, None) => AskOutcome::Deferred(format!("{} has not decided", decision.by)),
     }
 }
@@ -342,7 +342,7 @@ impl AskOutcomes {
 
     /// Notes that the open permissions were not decided in time.
     fn late(&mut self, open: &[Permission], wait: Duration) {
-        let why = format!("nobody has decided within {} s", wait.as_secs_f32());
+        let why = format!("not decided within {} s", wait.as_secs_f32());
         for permission in open {
             self.add(permission, AskOutcome::Deferred(why.clone()));
         }

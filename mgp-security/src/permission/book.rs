@@ -131,7 +131,6 @@ pub(super) fn put(
     Ok(change.expect_revision(Book::SPACE, key.as_str(), revision).put(Book::SPACE, key, value))
 }
 
-/// Creates the audit event of an approval that expired.
 fn end_event(approval: &Approval) -> AuditEvent {
     let server = approval.server.as_deref().map(Into::into);
     Event::permission_revoked(Actor::kernel(), server.as_ref(), &approval.permission)

@@ -67,7 +67,6 @@ pub(crate) struct PermissionCore {
     moved: Arc<watch::Sender<u64>>,
 }
 
-/// The outcome of a question about one permission.
 #[derive(Clone, Debug)]
 pub(crate) enum AskOutcome {
     /// The approver has decided.
@@ -240,7 +239,6 @@ impl Permissions {
 /// The decision about all permissions that one call needs.
 #[derive(Debug, Default)]
 pub(crate) struct PermissionJudgement {
-    /// The permissions that the call lacks.
     pub(crate) missing: Vec<MissingPermission>,
     /// `true` if approvers can be asked about every missing permission. Otherwise no question is asked, because its
     /// answer could not allow the call.

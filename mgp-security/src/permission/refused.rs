@@ -19,7 +19,6 @@ pub struct PermissionRefused {
     rule: Rule,
 }
 
-/// The kind of a refusal.
 #[derive(Clone, Debug)]
 pub(crate) enum RefusalKind {
     /// A permission is missing, or the caller is not allowed to make the change.

@@ -52,7 +52,7 @@ pub struct MissingPermission {
 impl MissingPermission {
     /// Creates the entry for a permission about which nothing is decided yet.
     pub(crate) fn undecided(permission: &Permission) -> Self {
-        let (permission, why) = (permission.clone(), "nobody has decided about it".to_owned());
+        let (permission, why) = (permission.clone(), "not decided yet".to_owned());
         Self { permission, status: MissingStatus::Undecided, why, may_ask: true }
     }
 }
@@ -88,7 +88,6 @@ impl MissingStatus {
     }
 }
 
-/// The state of one permission.
 #[derive(Debug)]
 pub(super) enum PermissionState<'a> {
     /// An approval grants the permission, within its limits if it has any; `None` if the configuration grants it
@@ -153,9 +152,7 @@ impl<'a> PermissionState<'a> {
         }
         match decides {
             ApprovalPolicy::Interactive if is_configured() => Self::Granted(None),
-            ApprovalPolicy::Interactive => {
-                Self::Open(Undecided, "nobody has decided about it".to_owned())
-            }
+            ApprovalPolicy::Interactive => Self::Open(Undecided, "not decided yet".to_owned()),
             ApprovalPolicy::AutoApprove if permission.is_valid() => Self::ByPolicy,
             ApprovalPolicy::AutoApprove => {
                 Self::Closed(Undecided, "auto_approve: the name means nothing".to_owned())

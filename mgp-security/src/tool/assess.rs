@@ -1,4 +1,4 @@
-//! The trait for sources of tool assessments (MGP §4).
+//! The trait [`Assess`], with which confirmations look up an assessment; `assessment.rs` computes it (MGP §4).
 
 use std::sync::Arc;
 

@@ -1,4 +1,7 @@
 //! Tool security: the risk of tools, their confirmations, and the checks of their arguments (MGP §4).
+//!
+//! `assessment.rs` computes the risk of a tool, with the signals of `risk_signals.rs`; `confirm/` handles
+//! confirmations; `validators.rs` and `argument_schema.rs` check arguments.
 
 mod annotate;
 #[cfg(feature = "schemas")]

@@ -87,6 +87,8 @@ fn undeclared(tool: &mcp::Tool, policy: &ServerPolicy) -> String {
         format!(
             "the tool declares that it {says}, but its name or arguments suggest that it {does} something"
         )
+    } else if hints.is_some_and(|hints| hints.read_only_hint == Some(false)) {
+        "the tool declares that it changes something, so it counts as destructive".to_owned()
     } else {
         "the tool declares nothing, so it counts as possibly destructive".to_owned()
     }

@@ -2,6 +2,8 @@
 //!
 //! Signals only make an assessment stricter: they add a needed permission, or cause a hint to be ignored.
 
+use std::collections::BTreeMap;
+
 use mgp_types::mcp;
 use mgp_types::mgp::{Permission, RiskLevel, Validator};
 use serde_json::Value;
@@ -43,10 +45,9 @@ impl RiskSignals {
             return Self { changes: true, destroys: true, ..Self::default() };
         };
         let mut arguments = Arguments { numbers: true, ..Arguments::default() };
-        arguments.read(&schema);
+        arguments.read_schema(schema);
 
-        let looks = name.first().is_some_and(|word| words::READS.contains(&word.as_str()))
-            || words::opens_data(&name);
+        let looks = words::begins_with_reading(&name) || words::opens_data(&name);
         let verb = |word: &String| {
             words::CHANGES.contains(&word.as_str())
                 || !looks && words::MAY_CHANGE.contains(&word.as_str())
@@ -130,6 +131,44 @@ fn is_boolean(property: &Value) -> bool {
     }
 }
 
+/// Removes the definitions from the root of a schema, and returns them with their keys, e.g. `$defs/point`.
+fn take_definitions(schema: &mut Value) -> BTreeMap<String, Value> {
+    let mut definitions = BTreeMap::new();
+    for keyword in ["$defs", "definitions"] {
+        if let Some(Value::Object(named)) = schema.get_mut(keyword) {
+            let named = std::mem::take(named).into_iter();
+            definitions.extend(named.map(|(name, part)| (format!("{keyword}/{name}"), part)));
+        }
+    }
+    definitions
+}
+
+/// Calls a function with each reference in a schema.
+fn for_each_reference(schema: &Value, found: &mut impl FnMut(&str)) {
+    match schema {
+        Value::Object(members) => {
+            for (member, value) in members {
+                let refers = matches!(member.as_str(), "$ref" | "$dynamicRef" | "$recursiveRef");
+                match value {
+                    Value::String(reference) if refers => found(reference),
+                    value => for_each_reference(value, found),
+                }
+            }
+        }
+        Value::Array(parts) => parts.iter().for_each(|part| for_each_reference(part, found)),
+        _ => {}
+    }
+}
+
+/// Returns the first two names of the path of a reference, e.g. `$defs/point` for `#/$defs/point/properties/x`. Returns
+/// `None` if the reference can lead to any definition.
+fn definition_key(reference: &str) -> Option<String> {
+    let path = reference.strip_prefix("#/").filter(|path| !path.contains(['%', '~']))?;
+    let (keyword, rest) = path.split_once('/')?;
+    let name = rest.split_once('/').map_or(rest, |(name, _)| name);
+    Some(format!("{keyword}/{name}"))
+}
+
 /// Returns whether the name of a tool suggests that it runs something.
 pub(super) fn runs(name: &str) -> bool {
     any(&words(name), words::RUNS)
@@ -171,7 +210,11 @@ fn needed(name: &[String], arguments: &Arguments, writes: bool) -> Vec<Permissio
     need(Permission::MemoryRead, memory && !memorises);
     need(Permission::MemoryWrite, memorises);
     need(Permission::SystemInfo, any(name, words::SYSTEM));
-    need(Permission::Camera, any(name, words::CAMERA));
+    let shows_page = any(name, words::PAGE) || arguments.any(words::PAGE);
+    need(
+        Permission::Camera,
+        any(name, words::CAMERA) || any(name, words::SCREENSHOT) && !shows_page,
+    );
     need(Permission::Notification, any(name, words::NOTIFIES));
     needed
 }
@@ -194,6 +237,22 @@ impl Arguments {
             (Validator::NetworkRestricted, ends_in(&is_target) || self.targets),
         ];
         chosen.into_iter().filter(|(_, fits)| *fits).map(|(validator, _)| validator).collect()
+    }
+
+    /// Collects the properties of a schema and of the definitions that it uses.
+    ///
+    /// Some servers attach all definitions of an OpenAPI document to each tool. Those that a tool does not use describe
+    /// none of its arguments.
+    fn read_schema(&mut self, mut schema: Value) {
+        let mut definitions = take_definitions(&mut schema);
+        let mut parts = vec![schema];
+        while let Some(part) = parts.pop() {
+            self.read(&part);
+            for_each_reference(&part, &mut |reference: &str| match definition_key(reference) {
+                Some(key) => parts.extend(definitions.remove(&key)),
+                None => parts.extend(std::mem::take(&mut definitions).into_values()),
+            });
+        }
     }
 
     /// Collects the properties of a schema and of its subschemas.

@@ -48,6 +48,12 @@ pub(super) fn any(words: &[String], list: &[&str]) -> bool {
     words.iter().any(|word| list.contains(&word.as_str()))
 }
 
+/// Returns whether a name begins with a verb for reading, possibly after prefixes, e.g. `API-get-user`.
+pub(super) fn begins_with_reading(name: &[String]) -> bool {
+    let verb = name.iter().find(|word| !PREFIXES.contains(&word.as_str()));
+    verb.is_some_and(|verb| READS.contains(&verb.as_str()))
+}
+
 /// Returns whether a name means that data is opened for reading, e.g. `open_nodes`; `open_issue` and `open_door` change
 /// something instead.
 pub(super) fn opens_data(name: &[String]) -> bool {
@@ -78,8 +84,12 @@ const DATA: &[&str] = &[
 /// Verbs for reading. In a name that begins with one of them, the words of [`MAY_CHANGE`] count as nouns.
 pub(super) const READS: &[&str] = &[
     "get", "list", "read", "search", "find", "fetch", "show", "describe", "count", "query",
-    "check", "view", "lookup", "is", "has", "status",
+    "check", "view", "lookup", "is", "has", "status", "retrieve",
 ];
+
+/// Words before the verb for reading that do not change its meaning: servers made from OpenAPI documents prefix their
+/// names (`API-get-user`), and long searches run in the background (`start_search`).
+const PREFIXES: &[&str] = &["api", "start"];
 
 /// Verbs that change something, in any position of a name.
 pub(super) const CHANGES: &[&str] = &[
@@ -187,6 +197,7 @@ pub(super) const MAY_CHANGE: &[&str] = &[
     "invoke",
     "call",
     "touch",
+    "checkout",
     "share",
     "invite",
     "ban",
@@ -321,7 +332,13 @@ pub(super) const MEMORY: &[&str] =
 pub(super) const MEMORISES: &[&str] = &["remember", "forget", "add", "learn"];
 
 /// Words for cameras.
-pub(super) const CAMERA: &[&str] = &["camera", "webcam", "screenshot", "screenshots"];
+pub(super) const CAMERA: &[&str] = &["camera", "webcam"];
+
+/// Words for pictures of a screen, which can show as much of the user as a camera.
+pub(super) const SCREENSHOT: &[&str] = &["screenshot", "screenshots"];
+
+/// Words that mean that a screenshot shows a page in a browser, and not the user's screen.
+pub(super) const PAGE: &[&str] = &["browser", "page", "selector", "puppeteer", "playwright"];
 
 /// Words for notifications to the user.
 pub(super) const NOTIFIES: &[&str] = &["notify", "notification", "notifications", "toast"];

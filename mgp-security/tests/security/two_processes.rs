@@ -51,7 +51,6 @@ fn name(number: u64) -> String {
     format!("name.{number}")
 }
 
-/// The state from which one process decides.
 struct Process {
     governance: Governance,
 }

@@ -1,13 +1,13 @@
 //! Tests of changes while an approval is pending: a call that was approved but is no longer allowed does not run.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 use mgp_security::{
-    Approver, Assess, Assessment, ConfirmLayer, Confirmations, Decision, Governance,
-    PermissionChange, Policies, Question, QuestionSubject, ServerPolicy,
+    Approver, Assess, Assessment, CallOutcome, ConfirmLayer, Confirmations, Decision, Governance,
+    PermissionChange, Policies, Question, QuestionSubject, Requirement, ServerPolicy,
 };
 use mgp_types::mgp::{
     AccessGrantParams, AccessRevokeParams, DefaultPolicy, EntryType, GrantDecision, Permission,
@@ -61,9 +61,10 @@ struct World {
     person: Person,
     audit: MemoryAudit,
     client: mock::Client,
-    lists: Arc<Mutex<&'static str>>,
-    /// `true` if the server announces a change before it answers the next request for its tools.
-    announces: Arc<AtomicBool>,
+    /// The lists that the server returns in turn.
+    lists: Arc<Mutex<[&'static str; 2]>>,
+    /// The number of requests for the tools before whose answers the server announces a change.
+    announces: Arc<AtomicUsize>,
     /// The number of requests for the tools.
     listings: Arc<AtomicUsize>,
     ran: Arc<AtomicUsize>,
@@ -96,9 +97,9 @@ impl World {
             .policies(policies)
             .approver(person.clone())
             .build();
-        let (ran, lists) = (Arc::new(AtomicUsize::new(0)), Arc::new(Mutex::new(TOOL)));
+        let (ran, lists) = (Arc::new(AtomicUsize::new(0)), Arc::new(Mutex::new([TOOL; 2])));
         let (count, listed) = (Arc::clone(&ran), Arc::clone(&lists));
-        let (announces, listings) = (Arc::<AtomicBool>::default(), Arc::<AtomicUsize>::default());
+        let (announces, listings) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
         let (announced, counted) = (Arc::clone(&announces), Arc::clone(&listings));
         let definitions = governance.definitions().clone();
         let recheck = governance.layer("disk").recheck();
@@ -109,11 +110,13 @@ impl World {
                 count.fetch_add(usize::from(allowed.is_ok()), Ordering::Relaxed);
                 "{}"
             } else {
-                counted.fetch_add(1, Ordering::Relaxed);
-                if announced.swap(false, Ordering::Relaxed) {
+                let list = counted.fetch_add(1, Ordering::Relaxed) % 2;
+                let left = announced.load(Ordering::Relaxed);
+                if left > 0 {
+                    announced.store(left - 1, Ordering::Relaxed);
                     definitions.mark_stale(&disk());
                 }
-                *listed.lock().unwrap()
+                listed.lock().unwrap()[list]
             };
             async move { allowed.map(|()| Reply::raw(Payload::from_trusted(answer))) }
         });
@@ -137,7 +140,7 @@ impl World {
     }
 
     async fn change_definition(&mut self) {
-        *self.lists.lock().unwrap() = OTHER;
+        *self.lists.lock().unwrap() = [OTHER; 2];
         self.client.request("tools/list", "{}").await.unwrap();
     }
 
@@ -238,7 +241,7 @@ async fn a_change_that_was_announced_while_a_list_was_read_is_not_lost() {
         if !is_first {
             world.client.request("tools/list", "{}").await.unwrap();
         }
-        world.announces.store(true, Ordering::Relaxed);
+        world.announces.store(1, Ordering::Relaxed);
         world.client.request("tools/list", "{}").await.unwrap();
         let listings = world.listings.load(Ordering::Relaxed);
         let call = world.ask(2).await;
@@ -248,11 +251,76 @@ async fn a_change_that_was_announced_while_a_list_was_read_is_not_lost() {
     // A call that lists the tools itself lists them again.
     let mut world = World::new();
     world.grant_access(None).await;
-    world.announces.store(true, Ordering::Relaxed);
+    world.announces.store(1, Ordering::Relaxed);
     let call = world.ask(2).await;
     assert_eq!(world.listings.load(Ordering::Relaxed), 2);
     world.person.permits.add_permits(1);
     call.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn tools_of_a_server_that_announces_a_change_with_each_answer_can_be_called() {
+    let mut world = World::new();
+    world.grant_access(None).await;
+    world.announces.store(usize::MAX, Ordering::Relaxed);
+    let call = world.ask(2).await;
+    assert_eq!(world.listings.load(Ordering::Relaxed), 2);
+    world.person.permits.add_permits(1);
+    call.await.unwrap().unwrap();
+
+    let mut world = World::new();
+    world.grant_access(None).await;
+    world.announces.store(usize::MAX, Ordering::Relaxed);
+    let call = world.ask(2).await;
+    world.governance.definitions().mark_stale(&disk());
+    world.person.permits.add_permits(1);
+    call.await.unwrap().unwrap();
+    assert_eq!(world.listings.load(Ordering::Relaxed), 4, "announced again");
+
+    let mut world = World::new();
+    world.grant_access(None).await;
+    world.announces.store(usize::MAX, Ordering::Relaxed);
+    let call = world.ask(2).await;
+    *world.lists.lock().unwrap() = [OTHER; 2];
+    world.governance.definitions().mark_stale(&disk());
+    world.person.permits.add_permits(1);
+    world.refused(call.await.unwrap(), 4002, "changed while a person was asked");
+
+    let mut world = World::new();
+    world.grant_access(None).await;
+    world.announces.store(usize::MAX, Ordering::Relaxed);
+    *world.lists.lock().unwrap() = [TOOL, OTHER];
+    let outcome = world.client.call("tools/call", CALL).await;
+    world.refused(outcome, 4002, "two lists");
+
+    let mut world = World::new();
+    world.grant_access(None).await;
+    world.announces.store(usize::MAX, Ordering::Relaxed);
+    let definitions = world.governance.definitions().clone();
+    // The kernel reviews a list after it has received it.
+    world.governance.definitions().restrict(move |server, _| {
+        definitions.mark_stale(server);
+        None
+    });
+    world.person.permits.add_permits(2);
+    let outcome = world.client.call("tools/call", CALL).await;
+    world.refused(outcome, 4002, "announced after the list");
+}
+
+#[tokio::test]
+async fn previews_use_the_last_list_of_a_server_that_has_announced_a_change() {
+    let mut world = World::new();
+    world.grant_access(None).await;
+    world.governance.permissions().approve(&operator(), World::shell()).await.unwrap();
+    world.client.request("tools/list", "{}").await.unwrap();
+    world.governance.definitions().mark_stale(&disk());
+    let (governance, cx) = (&world.governance, &world.client.cx);
+    for verdict in [
+        governance.explain_for(cx, &disk(), "wipe", None),
+        governance.explain_pinned(&cx.principal, &disk(), "wipe", None),
+    ] {
+        assert!(matches!(verdict.outcome(), CallOutcome::Ask(Requirement::Confirmation)));
+    }
 }
 
 #[tokio::test]

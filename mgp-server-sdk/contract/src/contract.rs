@@ -43,7 +43,7 @@ impl Contract {
         self.text("description")
     }
 
-    /// Returns a member of `_meta`.
+    /// Returns a member of the definition's `_meta`.
     #[must_use]
     pub fn meta(&self, member: &str) -> Option<&Value> {
         self.definition.get("_meta")?.get(member)

@@ -28,6 +28,9 @@ pub struct LockedServer {
     /// The SHA-256 of the program that is started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program: Option<String>,
+    /// The path at which the program was found; it is not stored in lock files.
+    #[serde(skip)]
+    pub program_path: Option<String>,
     /// The package that a runner such as `npx` or `uvx` starts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub package: Option<LockedPackage>,
@@ -123,10 +126,12 @@ impl LockedServer {
             changes.push("its command, arguments or URL changed".to_owned());
         }
         if self.program != now.program {
+            let path = now.program_path.as_ref().map(|path| format!(" (`{path}`)"));
             changes.push(format!(
-                "its program changed from {} to {}",
+                "its program changed from {} to {}{}",
                 short(self.program.as_deref()),
-                short(now.program.as_deref())
+                short(now.program.as_deref()),
+                path.unwrap_or_default()
             ));
         }
         let pairs =
@@ -274,6 +279,20 @@ mod tests {
             scripted("a").changes_of_start(&scripted("b")),
             ["its script changed from p 1.0.0 (a) to p 1.0.0 (b)"]
         );
+    }
+
+    #[test]
+    fn the_path_of_a_changed_program_is_shown_and_not_stored() {
+        let locked = |program: &str, path: Option<&str>| LockedServer {
+            program: Some(program.to_owned()),
+            program_path: path.map(str::to_owned),
+            ..server("T.")
+        };
+        let (before, now) = (locked("a", None), locked("b", Some("/bin/b")));
+        let expected = ["its program changed from a to b (`/bin/b`)"];
+        assert_eq!(before.changes_of_start(&now), expected);
+        let text = LockFile::new([("s".to_owned(), now)].into()).to_text();
+        assert!(!text.contains("/bin/b"), "{text}");
     }
 
     #[test]

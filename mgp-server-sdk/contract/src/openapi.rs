@@ -206,7 +206,6 @@ fn key_of(name: &str, separator: char) -> String {
     name.chars().map(|c| if permits(c) { c } else { '_' }).collect()
 }
 
-/// Encodes a name as a segment of a path.
 fn path_segment(name: &str) -> String {
     let mut segment = String::new();
     for byte in name.bytes() {

@@ -26,6 +26,7 @@ use std::error::Error;
 use std::process::ExitCode;
 
 use flags::Flags;
+use mgp_types::service::Principal;
 use test_mode::TestModeLayer;
 
 #[expect(clippy::print_stderr, reason = "a command line program reports errors on standard error")]
@@ -53,7 +54,9 @@ async fn serve(flags: &Flags) -> Result<(), Box<dyn Error>> {
     let server = server.http(format!("127.0.0.1:{port}"));
     let server = match &flags.auth_fixture {
         None => server.no_auth(),
-        Some(file) => server.no_auth().auth(TestModeLayer(auth_fixture::load(file, port).await?)),
+        Some(file) => server
+            .auth(TestModeLayer(auth_fixture::load(file, port).await?))
+            .config(|config| config.anonymous = Some(Principal::local())),
     };
     Ok(server.serve().await?)
 }

@@ -19,7 +19,6 @@ const EXTRACTORS: [&str; 12] = [
 /// The extractors whose types have type parameters, by the last segment of their paths.
 const GENERIC_EXTRACTORS: [&str; 4] = ["Args", "FromCaller", "Resume", "State"];
 
-/// One parameter of a function.
 pub(crate) enum Parameter {
     /// An argument of the tool, which becomes a field of the generated struct.
     Argument(Box<Field>),

@@ -20,7 +20,6 @@ pub(crate) enum ReceiverKind {
     Shared,
 }
 
-/// A function that becomes a tool.
 pub(crate) struct Function {
     name: LitStr,
     description: LitStr,

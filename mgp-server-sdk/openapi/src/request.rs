@@ -76,7 +76,6 @@ struct Placed {
     cookies: Vec<String>,
 }
 
-/// The body of a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Body {
     pub(crate) argument: String,

@@ -118,7 +118,6 @@ fn field(schema: Value) -> Option<Value> {
     }
 }
 
-/// The choices of a field.
 enum Choices {
     Plain(Value),
     /// The choices, each with a title.

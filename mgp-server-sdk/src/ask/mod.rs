@@ -237,7 +237,6 @@ impl Question {
         })
     }
 
-    /// Returns the key of the question.
     fn key(&self) -> Result<String, RpcError> {
         self.key.clone().ok_or_else(|| {
             RpcError::internal("the order of questions is unknown here; set a key for the question")

@@ -22,7 +22,7 @@ use crate::tool::RequiredState;
     note = "a completion returns a list of texts or a `Completion`; each may return a `Result` with `RpcError`"
 )]
 pub trait RequestHandler<T, M>: Send + Sync + 'static {
-    /// Calls the function.
+    /// Calls the function with the values that it reads from the request.
     fn call(&self, request: TextRequest) -> BoxFuture<'static, Result<T, RpcError>>;
 
     /// Returns the arguments that the function's parameters read.
@@ -80,7 +80,6 @@ handler!(A a, B b, C c, D d, E e, G g, H h, I i);
 
 type Run<T> = dyn Fn(TextRequest) -> BoxFuture<'static, Result<T, RpcError>> + Send + Sync;
 
-/// A type-erased handler.
 pub(crate) struct Function<T> {
     run: Arc<Run<T>>,
     needs: Arc<[RequiredState]>,

@@ -217,7 +217,6 @@ impl Resources {
         })
     }
 
-    /// Returns whether a resource with this URI can exist.
     pub(crate) fn knows(&self, uri: &str) -> bool {
         self.fixed.get(uri).is_some()
             || self.family(uri).is_some()

@@ -16,7 +16,7 @@ use super::schema::{SchemaStyle, any_object};
     note = "it returns text, `Json<T>`, `CallToolResult`, `()`, or a `Result` of one of these with `ToolError` or `RpcError` (`IntoToolResult`)"
 )]
 pub trait Handler<M>: Send + Sync + 'static {
-    /// Calls the function.
+    /// Calls the function with the values that it reads from the request.
     fn call(&self, request: ToolRequest) -> BoxFuture<'static, Result<Reply, RpcError>>;
 
     /// Returns the schema of the arguments that the function reads.

@@ -1,7 +1,6 @@
 //! Layers around a single tool.
 
 use std::sync::Arc;
-use std::task::{Context as Task, Poll};
 
 use mgp_types::service::{BoxFuture, Call, Extensions, MgpService, Reply, Stack};
 use mgp_types::{RpcError, mcp};
@@ -51,10 +50,7 @@ impl Service<Call> for InnermostTool {
     type Response = Reply;
     type Error = RpcError;
     type Future = BoxFuture<'static, Result<Reply, RpcError>>;
-
-    fn poll_ready(&mut self, _: &mut Task<'_>) -> Poll<Result<(), RpcError>> {
-        Poll::Ready(Ok(()))
-    }
+    mgp_types::always_ready!(innermost);
 
     fn call(&mut self, call: Call) -> Self::Future {
         let arguments = call.tool_arguments();

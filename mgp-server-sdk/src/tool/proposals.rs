@@ -1,13 +1,13 @@
 //! The members that proposals add to the definition of a tool.
 
 use mgp_types::RpcError;
-use mgp_types::mcp::{CallToolResult, Era};
+use mgp_types::mcp::CallToolResult;
 use mgp_types::mgp::{Extension, ExtensionSet};
 use mgp_types::proposal::{ConfirmationRisk, LatencyClass, StructuredError, ToolCost, ToolQuota};
 use mgp_types::service::Reply;
 use serde::Serialize;
 
-use super::{IntoToolResult, SchemaStyle, Tool};
+use super::{IntoToolResult, Tool};
 
 /// The name of the member with the message for the user, in `_meta` and in `security`.
 const MESSAGE: &str = "confirmation_message";
@@ -87,29 +87,5 @@ impl IntoToolResult for StructuredError {
         let mut result = CallToolResult::error(text);
         result.structured_content = self.in_content(None);
         Reply::of(&result)
-    }
-}
-
-impl<T: IntoToolResult> IntoToolResult for Result<T, StructuredError> {
-    fn into_tool_result(self) -> Result<Reply, RpcError> {
-        match self {
-            Ok(value) => value.into_tool_result(),
-            Err(error) => error.into_tool_result(),
-        }
-    }
-
-    fn into_result_for(self, era: Era) -> Result<Reply, RpcError> {
-        match self {
-            Ok(value) => value.into_result_for(era),
-            Err(error) => error.into_tool_result(),
-        }
-    }
-
-    fn output_schema(style: SchemaStyle) -> Option<mgp_types::RawObject> {
-        T::output_schema(style)
-    }
-
-    fn can_be_structured() -> bool {
-        T::can_be_structured()
     }
 }

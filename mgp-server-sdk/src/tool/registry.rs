@@ -238,7 +238,6 @@ impl Tools {
         Permission::canonical(snapshot.order.iter().flat_map(|entry| entry.permissions.iter()))
     }
 
-    /// Returns whether a tool has an output schema.
     pub(crate) fn is_typed(&self, name: &str) -> bool {
         let snapshot = self.snapshot();
         snapshot.any_typed
@@ -293,7 +292,6 @@ impl Tools {
         self.snapshot().by_name.contains_key(name)
     }
 
-    /// Returns the number of enabled tools.
     pub(crate) fn available(&self) -> usize {
         self.snapshot().order.iter().filter(|entry| entry.is_enabled).count()
     }
@@ -304,7 +302,6 @@ impl Tools {
         self.len() == 0
     }
 
-    /// Returns the task support of a tool.
     pub(crate) fn task_support(&self, name: &str) -> TaskSupport {
         let snapshot = self.snapshot();
         if !snapshot.any_task {

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use mgp_types::mcp::{CallToolResult, ContentBlock, Era};
+use mgp_types::proposal::StructuredError;
 use mgp_types::service::Reply;
 use mgp_types::{Payload, RawObject, RpcError};
 use schemars::JsonSchema;
@@ -185,44 +186,31 @@ impl IntoToolResult for ToolError {
     }
 }
 
-impl<T: IntoToolResult> IntoToolResult for Result<T, ToolError> {
-    fn into_tool_result(self) -> Result<Reply, RpcError> {
-        match self {
-            Ok(value) => value.into_tool_result(),
-            Err(error) => error.into_tool_result(),
+/// Implements `IntoToolResult` for `Result`s with these errors; the expression converts an error to the reply.
+macro_rules! fallible {
+    ($($error:ty => $failed:expr;)+) => {$(
+        impl<T: IntoToolResult> IntoToolResult for Result<T, $error> {
+            fn into_tool_result(self) -> Result<Reply, RpcError> {
+                self.map_or_else($failed, T::into_tool_result)
+            }
+
+            fn into_result_for(self, era: Era) -> Result<Reply, RpcError> {
+                self.map_or_else($failed, |value| value.into_result_for(era))
+            }
+
+            fn output_schema(style: SchemaStyle) -> Option<RawObject> {
+                T::output_schema(style)
+            }
+
+            fn can_be_structured() -> bool {
+                T::can_be_structured()
+            }
         }
-    }
-
-    fn into_result_for(self, era: Era) -> Result<Reply, RpcError> {
-        match self {
-            Ok(value) => value.into_result_for(era),
-            Err(error) => error.into_tool_result(),
-        }
-    }
-
-    fn output_schema(style: SchemaStyle) -> Option<RawObject> {
-        T::output_schema(style)
-    }
-
-    fn can_be_structured() -> bool {
-        T::can_be_structured()
-    }
+    )+};
 }
 
-impl<T: IntoToolResult> IntoToolResult for Result<T, RpcError> {
-    fn into_tool_result(self) -> Result<Reply, RpcError> {
-        self.and_then(IntoToolResult::into_tool_result)
-    }
-
-    fn into_result_for(self, era: Era) -> Result<Reply, RpcError> {
-        self.and_then(|value| value.into_result_for(era))
-    }
-
-    fn output_schema(style: SchemaStyle) -> Option<RawObject> {
-        T::output_schema(style)
-    }
-
-    fn can_be_structured() -> bool {
-        T::can_be_structured()
-    }
+fallible! {
+    ToolError => ToolError::into_tool_result;
+    StructuredError => StructuredError::into_tool_result;
+    RpcError => Err;
 }

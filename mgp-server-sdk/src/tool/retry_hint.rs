@@ -40,10 +40,7 @@ impl<S: MgpService> Service<Call> for RetryHint<S> {
     type Response = Reply;
     type Error = RpcError;
     type Future = ResponseFuture<S::Future>;
-
-    fn poll_ready(&mut self, task: &mut Task<'_>) -> Poll<Result<(), RpcError>> {
-        self.inner.poll_ready(task)
-    }
+    mgp_types::always_ready!();
 
     fn call(&mut self, call: Call) -> Self::Future {
         // Only the name is stored; the tool is looked up only if the call fails.

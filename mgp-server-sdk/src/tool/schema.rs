@@ -21,7 +21,6 @@ pub enum SchemaStyle {
     Hoisted,
 }
 
-/// Returns the schema of a tool's arguments.
 pub(super) fn arguments_of<T: JsonSchema>(style: SchemaStyle) -> RawObject {
     let mut schema = schema_of::<T>(style, Contract::Deserialize);
     let object = schema.ensure_object();

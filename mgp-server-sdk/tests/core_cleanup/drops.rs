@@ -18,7 +18,6 @@ use super::pair::{Alive, CountingOutlet, Pair, quiet, server};
 const CONNECTIONS: usize = 4;
 const CONCURRENT: usize = 100;
 
-/// Returns the number of calls in a test.
 fn calls_in_a_test() -> usize {
     std::env::var("CALLS").ok().and_then(|count| count.parse().ok()).unwrap_or(2_500)
 }

@@ -105,7 +105,6 @@ async fn send_chunks(life: Life, count: u64, outlet: Outlet) -> Result<String, R
 
 /// The two ends of a connection between a client and a server; a task drives each end.
 pub(crate) struct Pair {
-    /// The outbound stack of the client.
     pub(crate) stack: Stack,
     pub(crate) cx: Context,
     pub(crate) client: ConnectionMonitor,
@@ -148,7 +147,6 @@ impl Pair {
         self.call_with(tool, n, Outlet::none())
     }
 
-    /// Calls a tool with an outlet for its chunks.
     pub(crate) fn call_with(
         &self,
         tool: &str,

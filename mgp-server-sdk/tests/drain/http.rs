@@ -21,7 +21,6 @@ use crate::drains;
 use crate::wire;
 use crate::world::{Began, Received, TIMEOUT, call, request, server};
 
-/// A server that listens on an address.
 struct Listening {
     to: SocketAddr,
     drain: Drain,

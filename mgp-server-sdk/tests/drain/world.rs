@@ -136,7 +136,6 @@ pub(crate) async fn rest(from: &mut BufReader<ReadHalf<DuplexStream>>) -> Receiv
 #[derive(Debug, Default)]
 pub(crate) struct Received {
     pub(crate) answers: BTreeMap<u64, Value>,
-    /// The states that the server entered.
     pub(crate) states: Vec<String>,
 }
 

@@ -34,7 +34,6 @@ impl Caller {
         Self { to: world.address, era, capabilities, key, handle: None, session: None }
     }
 
-    /// Creates a legacy caller with a session.
     pub(crate) async fn legacy(world: &World, capabilities: Value, key: Option<&str>) -> Self {
         let mut caller = Self::new(world, Era::Legacy, capabilities, key);
         caller.open_as(LEGACY).await;

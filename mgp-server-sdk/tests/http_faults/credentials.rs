@@ -1,11 +1,12 @@
 //! Tests that callers must be authenticated, and that a stream ends when its caller's credentials become invalid.
 
-use mgp_security::auth::{AuthLayer, KeyGrant};
+use mgp_security::auth::{ApiKeys, AuthLayer, KeyGrant};
 use mgp_server_sdk::ServeError;
 use mgp_server_sdk::prelude::*;
 use mgp_transport::http::HttpConfig;
-use mgp_types::service::CredentialGrant;
+use mgp_types::service::{CredentialGrant, Principal};
 use serde_json::json;
+use tower_layer::Identity;
 
 use super::caller::{Caller, result_text};
 use super::direct::{request, send, text};
@@ -88,7 +89,7 @@ async fn tool_sees_what_its_caller_may_do() {
         let pass = cx.extensions.get::<CredentialGrant>();
         pass.map_or_else(|| "no pass".to_owned(), |pass| pass.permissions().join(" "))
     });
-    let keys = mgp_security::auth::ApiKeys::new();
+    let keys = ApiKeys::new();
     let grant = KeyGrant::new("acme", "ann").permission("files.read").permission("files.list");
     let key = keys.issue(grant).await.unwrap();
     let server = Server::new("s", "1").tool(may).http("127.0.0.1:0");
@@ -113,8 +114,22 @@ async fn authentication_must_be_chosen_and_cannot_be_off_beyond_this_machine() {
     for everywhere in ["0.0.0.0:0", "[::]:0"] {
         assert!(matches!(at(everywhere).bind().await, Err(ServeError::Unguarded(_))));
         assert!(matches!(at(everywhere).no_auth().bind().await, Err(ServeError::Exposed(_))));
-        let half_open = at(everywhere).no_auth().auth(AuthLayer::new());
+        let half_open = at(everywhere).auth(AuthLayer::new());
+        let half_open = half_open.config(|config| config.anonymous = Some(Principal::local()));
         assert!(matches!(half_open.bind().await, Err(ServeError::Exposed(_))));
+    }
+}
+
+/// Regression test: `no_auth` before `auth` let every caller pass whom the layer did not authenticate.
+#[tokio::test]
+async fn last_choice_of_authentication_counts() {
+    let at = || server(&Hold::default()).http("127.0.0.1:0");
+    let guarded = at().no_auth().auth(Identity::new());
+    let open = at().auth(Identity::new()).no_auth();
+    for (server, status) in [(guarded, 401), (open, 200)] {
+        let world = World::of(server, ApiKeys::new()).await;
+        let caller = Caller::modern(&world, json!({}), None);
+        assert_eq!(caller.call(1, "now", json!({})).await.status, status);
     }
 }
 

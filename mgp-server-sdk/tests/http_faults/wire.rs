@@ -21,7 +21,6 @@ pub(crate) struct Response {
     text: String,
 }
 
-/// An event of a stream.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Event {
     pub(crate) id: Option<String>,

@@ -302,7 +302,6 @@ async fn a_tool_whose_condition_does_not_hold_is_left_out() {
 
 // === Extractors ===
 
-/// A custom extractor.
 struct Agent(String);
 
 impl FromCall for Agent {

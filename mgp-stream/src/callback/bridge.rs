@@ -2,7 +2,7 @@
 
 use mgp_types::mcp::{
     ClientCapabilities, ContentBlock, CreateMessageParams, CreateMessageResult, ElicitAction,
-    ElicitParams, ElicitResult, LogLevel, LogMessageParams, ModelHint, ModelPreferences, Role,
+    ElicitParams, ElicitResult, Era, LogLevel, LogMessageParams, ModelHint, ModelPreferences, Role,
     SamplingMessage,
 };
 use mgp_types::method::{ElicitationCreate, Request as _, SamplingCreateMessage};
@@ -30,8 +30,7 @@ pub(super) async fn ask(
         return completion(&cx.ask(key, ask).await?).map(CallbackAnswer::Given);
     }
     if cx.caller.accepts.elicitation && !is_offered(cx, question) {
-        let message = "the caller can be asked neither by callbacks nor by forms";
-        return Err(RpcError::new(ErrorCode::PERMISSION_DENIED, message));
+        return Err(no_forms(cx.caller.era));
     }
     let mut form = ElicitParams::new(question.message.clone().unwrap_or_default());
     form.requested_schema = Some(schema(question)?);
@@ -66,6 +65,16 @@ pub(super) fn is_offered(cx: &Context, question: &CallbackRequestParams) -> bool
     let has_forms =
         offered.elicitation.is_none_or(|modes| modes.form.is_some() || modes.url.is_none());
     cx.caller.accepts.elicitation && has_forms
+}
+
+/// Returns the error for a caller that offers elicitation, but neither forms nor callbacks.
+fn no_forms(era: Era) -> RpcError {
+    let message = "the caller can be asked neither by callbacks nor by forms";
+    match era {
+        Era::Legacy => RpcError::new(ErrorCode::PERMISSION_DENIED, message),
+        Era::Modern => RpcError::new(ErrorCode::MISSING_CLIENT_CAPABILITY, message)
+            .data(Payload::from_trusted(r#"{"requiredCapabilities":{"elicitation":{"form":{}}}}"#)),
+    }
 }
 
 /// Returns the schema of the form, which has one field for the answer.

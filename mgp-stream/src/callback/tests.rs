@@ -8,7 +8,7 @@ use mgp_types::mgp::{CallbackRequestParams, CallbackType, Extension, ExtensionSe
 use mgp_types::service::{
     Call, Outlet, OutletItem, PeerInfo, Principal, Reply, Scope, ScopeKind, Stack, mock,
 };
-use mgp_types::{Payload, RpcError};
+use mgp_types::{ErrorCode, Payload, RpcError};
 use serde_json::Value;
 use tokio::sync::mpsc;
 use tower_layer::Layer as _;
@@ -225,6 +225,32 @@ impl mgp_types::service::CallerChannel for Caller {
         self.0.lock().unwrap().push(ask);
         Box::pin(std::future::ready(Payload::parse(self.1)))
     }
+}
+
+#[tokio::test]
+async fn a_caller_that_only_opens_urls_is_refused_in_the_way_of_its_era() {
+    let (mut client, _sent, _) = client();
+    let caller = Arc::new(Caller(std::sync::Mutex::default(), "{}"));
+    client.cx.caller_access =
+        mgp_types::service::CallerAccess::Channel(Arc::clone(&caller) as Arc<_>);
+    for (revision, code, needed) in [
+        (Revision::V2025_11_25, ErrorCode::PERMISSION_DENIED, None),
+        (
+            Revision::MODERN,
+            ErrorCode::MISSING_CLIENT_CAPABILITY,
+            Some(r#"{"requiredCapabilities":{"elicitation":{"form":{}}}}"#),
+        ),
+    ] {
+        let mut facts = PeerInfo::new(revision);
+        facts.accepts.elicitation = true;
+        facts.capabilities = Some(Payload::from_trusted(r#"{"elicitation":{"url":{}}}"#));
+        client.cx.caller = Arc::new(facts);
+        let question = question(CallbackType::Confirmation, &[]);
+        let refused = ask_callback(&client.cx, "q", question).await.unwrap_err();
+        assert_eq!(refused.code(), code);
+        assert_eq!(refused.as_data().map(Payload::as_str), needed);
+    }
+    assert!(caller.0.lock().unwrap().is_empty(), "the caller got no question");
 }
 
 #[tokio::test]

@@ -45,7 +45,7 @@ mgp_types::layer_service! {
 }
 
 impl ResumeLayer {
-    /// Creates the layer.
+    /// Creates the layer with the default time limit.
     pub fn new() -> Self {
         Self::default()
     }

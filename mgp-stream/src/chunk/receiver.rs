@@ -346,7 +346,6 @@ impl ReceiveState {
     }
 }
 
-/// Returns whether a chunk is an empty text.
 fn is_empty(chunk: &Chunk) -> bool {
     chunk.content.as_str().contains(r#""text":"""#)
 }

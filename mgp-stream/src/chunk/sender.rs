@@ -100,7 +100,6 @@ impl ChunkSender {
         self.since
     }
 
-    /// Returns the number of chunks that were sent.
     pub(crate) fn sent(&self) -> u64 {
         self.state.lock().next
     }

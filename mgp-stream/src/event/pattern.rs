@@ -38,7 +38,6 @@ impl Pattern {
         )))
     }
 
-    /// Returns whether the pattern matches a channel.
     pub(super) fn matches(&self, channel: &str) -> bool {
         match self {
             Self::All => true,

@@ -372,7 +372,7 @@ impl Subscription {
             }
             for (seq, event) in batch {
                 if !self.send(&hub, &target, seq, &event, dropped).await {
-                    // The target is gone; another one may have replaced it, which the next round of the loop finds.
+                    // The target has ended; another one may have replaced it, which the next round of the loop finds.
                     break;
                 }
                 dropped = 0;

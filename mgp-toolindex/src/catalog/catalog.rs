@@ -40,7 +40,6 @@ pub(crate) struct Record {
     pub(crate) risk: u8,
 }
 
-/// A server and the slots of its tools.
 #[derive(Clone, Debug)]
 pub(crate) struct ServerRecord {
     pub(crate) server: Arc<Server>,

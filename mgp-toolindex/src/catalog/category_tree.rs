@@ -8,14 +8,12 @@ use super::catalog::Catalog;
 use super::category::{SEPARATOR, is_in};
 use super::{Bitmap, Labels};
 
-/// The categories of an index.
 #[derive(Debug, Default)]
 pub(crate) struct CategoryTree {
     /// The top-level categories, sorted by number of tools, largest first.
     pub(crate) roots: Vec<CategoryNode>,
 }
 
-/// A category.
 #[derive(Debug)]
 pub(crate) struct CategoryNode {
     /// The full name of the category, e.g. `filesystem/read`.

@@ -21,7 +21,7 @@ impl IndexedTool {
         self.0.tool_id()
     }
 
-    /// Returns the id of the server.
+    /// Returns the id of the server that has the tool.
     #[must_use]
     pub fn server_id(&self) -> &str {
         &self.0.server.id
@@ -44,7 +44,7 @@ impl IndexedTool {
         self.server_id() == other.server_id() && self.name() == other.name()
     }
 
-    /// Returns the description.
+    /// Returns the description in the tool's definition.
     #[must_use]
     pub fn description(&self) -> Option<&str> {
         self.0.description()

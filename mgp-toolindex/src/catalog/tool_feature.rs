@@ -34,7 +34,6 @@ pub(crate) struct ToolFeatures(u8);
 const MAX_BEGINNING: usize = 200;
 
 impl ToolFeatures {
-    /// Returns the features that a definition declares.
     pub(crate) fn of(tool: &Tool) -> Self {
         let schema = tool.input_schema.as_payload().as_str();
         let is_limited = |media: MediaSignature| media.max_input_size_bytes.is_some();

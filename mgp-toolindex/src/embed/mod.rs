@@ -28,7 +28,7 @@ pub trait Embedder: Send + Sync + fmt::Debug {
     /// Returns the name and version of the model; vectors are stored under this name.
     fn model(&self) -> &str;
 
-    /// Returns the length of a vector.
+    /// Returns the number of elements of each vector.
     fn dimensions(&self) -> usize;
 
     /// Computes the vector of a text. The vector has length one, or is all zero if the model knows nothing of the text.

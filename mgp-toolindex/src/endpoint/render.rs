@@ -82,12 +82,12 @@ pub(super) fn present_as(
     let (mut tools, omitted) = render(&result);
     let is_trimmed = tools.iter().any(|tool| tool.trimmed == Some(true));
     if is_trimmed && let [hit] = &found.hits[..] {
-        // No other search leaves more room for the tool.
+        // The tool is the only result and still too large, so a note explains that no search can show more of it.
         result.notes.push(too_large(&hit.tool, budget));
         if let (again, 0) = render(&result) {
             tools = again;
         } else {
-            // The tool needs the room of the note.
+            // With the note, the tool does not fit.
             result.notes.pop();
         }
     }

@@ -29,7 +29,6 @@ const MIN_CHANGED_DOCUMENTS: usize = 1000;
 /// The segments are stored again only if at least one document in this many has changed.
 const CHANGED_FRACTION: usize = 8;
 
-/// The result of restoring an index.
 #[derive(Debug, Default)]
 pub(super) struct RestoreResult {
     /// The number of damaged rows.
@@ -146,8 +145,6 @@ impl SharedIndex {
     }
 }
 
-// === impl Change ===
-
 impl Change<'_> {
     pub(super) fn note_put(&mut self, given: ServerEntry, tools: Vec<PutTool>) {
         if let Some(notes) = &mut self.notes {
@@ -240,8 +237,6 @@ impl Change<'_> {
         }
     }
 }
-
-// === impl SharedIndex ===
 
 impl SharedIndex {
     fn restore(self: &Arc<Self>, opened: LoadedIndex) -> Result<(), IndexError> {

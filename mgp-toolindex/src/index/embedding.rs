@@ -34,7 +34,6 @@ pub(crate) struct EmbeddingQueue {
     progress: watch::Sender<EmbeddingProgress>,
 }
 
-/// The progress of embedding.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct EmbeddingProgress {
     /// If set, the thread is running.
@@ -70,8 +69,6 @@ enum EmbeddedJob {
     Tools(Vec<(Slot, Arc<Entry>, Option<Vec<f32>>)>),
     Server(ServerNumber, Arc<Server>, Option<Vec<f32>>),
 }
-
-// === impl EmbeddingQueue ===
 
 impl EmbeddingQueue {
     /// Queues tools and servers; the tools and servers queued last are embedded first.
@@ -118,7 +115,6 @@ impl EmbeddingQueue {
         drop(state);
     }
 
-    /// Removes tools and servers from the queue.
     pub(super) fn remove(&self, tools: &[Slot], servers: &[ServerNumber]) {
         let mut state = self.state.lock();
         if tools.is_empty() && servers.is_empty() {
@@ -209,8 +205,6 @@ impl EmbeddingQueue {
     }
 }
 
-// === impl QueueState ===
-
 impl QueueState {
     /// Removes duplicates from the queue, so that only the last occurrence of each server remains.
     fn deduplicate(&mut self) {
@@ -236,8 +230,6 @@ struct EmbeddingWorker {
     shared: Weak<SharedIndex>,
     embedder: Arc<dyn Embedder>,
 }
-
-// === impl EmbeddingWorker ===
 
 impl EmbeddingWorker {
     fn run(self) {
@@ -310,8 +302,6 @@ impl Drop for EmbeddingWorker {
         }
     }
 }
-
-// === impl SharedIndex ===
 
 impl SharedIndex {
     /// Publishes the vectors of texts that have not changed meanwhile.

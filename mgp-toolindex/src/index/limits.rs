@@ -16,7 +16,7 @@ pub struct IndexLimits {
     pub description: usize,
     /// The number of searchable bytes of each text of a parameter (512).
     pub parameter: usize,
-    /// The number of searchable parameters of a tool (128).
+    /// The number of searchable parameters of a tool (128); the rest are stored, but not searched.
     pub parameters: usize,
     /// The maximum number of tools of one server (100,000).
     pub tools_of_server: usize,

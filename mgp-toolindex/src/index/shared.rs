@@ -197,8 +197,6 @@ struct MergeWorker {
     index: Weak<SharedIndex>,
 }
 
-// === impl MergeWorker ===
-
 impl MergeWorker {
     fn run(self, merge: Merge) {
         match merge.run() {

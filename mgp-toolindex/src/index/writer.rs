@@ -25,7 +25,6 @@ pub(crate) struct IndexWriter {
     pub(super) pending_merge: Option<Arc<PendingMerge>>,
 }
 
-/// A merge on another thread.
 #[derive(Debug, Default)]
 pub(super) struct PendingMerge {
     state: Mutex<MergeState>,

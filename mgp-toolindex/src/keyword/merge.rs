@@ -20,13 +20,11 @@ const CLASS_RATIO: u32 = 4;
 /// A segment is merged if more than one document in this many of its documents is deleted.
 const MAX_DELETED_RATIO: u32 = 4;
 
-/// Segments that are due for a merge.
 pub(crate) struct Merge {
     pub(super) format: Format,
     pub(super) segments: Vec<IndexSegment>,
 }
 
-/// The result of a merge.
 pub(crate) struct Merged {
     /// The segments that were merged, as they were before the merge.
     pub(super) segments: Vec<IndexSegment>,

@@ -67,8 +67,6 @@ pub(super) struct SegmentBatch {
     slots: Vec<Slot>,
 }
 
-// === impl Format ===
-
 impl Format {
     pub(super) fn new() -> Self {
         let mut fields = Schema::builder();
@@ -171,8 +169,6 @@ impl Format {
     }
 }
 
-// === impl SegmentBatch ===
-
 impl SegmentBatch {
     pub(super) fn add(&mut self, slot: Slot, document: &Document) {
         self.text.add(&document.text);
@@ -186,8 +182,6 @@ impl SegmentBatch {
         self.text.bytes() + self.name.bytes() + self.kinds.bytes()
     }
 }
-
-// === impl IndexSegment ===
 
 impl IndexSegment {
     pub(super) fn new(number: u32, body: SegmentBody) -> Self {
@@ -251,8 +245,6 @@ impl IndexSegment {
         Some(AliveBitSet::open(OwnedBytes::new(bytes)))
     }
 }
-
-// === impl SegmentBody ===
 
 impl SegmentBody {
     #[inline]

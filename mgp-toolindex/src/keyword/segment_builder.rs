@@ -48,7 +48,6 @@ pub(super) struct BuiltSegment {
     pub(super) numbers: Vec<u32>,
 }
 
-/// A builder that builds segments one after the other.
 pub(super) struct SegmentBuilder {
     format: Format,
     indexer: Indexer,
@@ -62,8 +61,6 @@ pub(super) struct BuilderThreads {
     jobs: SyncSender<Vec<DocumentJob>>,
     threads: Vec<JoinHandle<tantivy::Result<Vec<BuiltSegment>>>>,
 }
-
-// === impl Building ===
 
 impl Building {
     /// Adds documents to the segments.
@@ -106,8 +103,6 @@ impl Building {
         self.finish().err().unwrap_or_else(|| IndexError::Keywords(thread_failed()))
     }
 }
-
-// === impl SegmentBuilder ===
 
 impl SegmentBuilder {
     fn new(format: Format) -> Self {
@@ -159,8 +154,6 @@ impl SegmentBuilder {
         }
     }
 }
-
-// === impl BuilderThreads ===
 
 impl BuilderThreads {
     /// Starts the threads; returns `None` on a single processor, or if the system has no threads left.

@@ -45,7 +45,6 @@ pub(crate) fn key(limits: TextLimits) -> String {
     format!("words {DOCUMENT_VERSION}, {description} {parameter} {parameters}, {format}")
 }
 
-/// Stored segments that are being restored.
 #[derive(Debug, Default)]
 pub(super) struct StoredSegments {
     segments: Vec<StoredSegment>,
@@ -53,7 +52,6 @@ pub(super) struct StoredSegments {
     documents: FxHashMap<ToolHash, StoredDocument>,
 }
 
-/// A document of a stored segment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StoredDocument {
     segment: usize,
@@ -65,8 +63,6 @@ struct StoredSegment {
     built: BuiltSegment,
     hashes: Vec<ToolHash>,
 }
-
-// === impl StoredSegments ===
 
 impl StoredSegments {
     /// Reads the stored segments; skips segments that are damaged or contain a tool that is not in the index.
@@ -119,8 +115,6 @@ impl StoredSegments {
     }
 }
 
-// === impl StoredSegment ===
-
 impl StoredSegment {
     fn open(
         format: &Format,
@@ -161,8 +155,6 @@ fn split<'a>(key: &str, bytes: &'a [u8]) -> Option<(&'a [ToolHash], [&'a [u8]; F
 }
 
 mgp_types::opaque_debug!(StoredSegment);
-
-// === impl KeywordReader ===
 
 impl KeywordReader {
     /// Returns the segments to store. Segments from which a document was ever deleted are left out.

@@ -74,7 +74,6 @@ const WRITE_BATCH: usize = 512;
 
 type WriteFuture = BoxFuture<'static, Result<(), StoreError>>;
 
-/// The database of a history.
 pub(super) struct HistoryDatabase {
     db: Db,
     /// A lock that is held while a write or an erasure is prepared and passed to the database, to keep their order.
@@ -107,8 +106,6 @@ struct QueryBody {
     last: u64,
     calls: Vec<(Arc<str>, u32)>,
 }
-
-// === impl History ===
 
 impl History {
     /// Opens the history of a database, and stores all later changes there.
@@ -219,8 +216,6 @@ impl History {
         }));
     }
 }
-
-// === impl HistoryDatabase ===
 
 impl HistoryDatabase {
     /// Erases data in memory immediately, and in the database once the returned future is ready.

@@ -81,8 +81,6 @@ pub(crate) struct Lift {
     pub(crate) amount: f32,
 }
 
-// === impl History ===
-
 impl History {
     /// Creates an empty history with the default options.
     #[must_use]
@@ -156,7 +154,7 @@ impl History {
             id.strip_prefix(server).is_some_and(|rest| rest.starts_with('.'))
                 && !longer.any(|(end, _)| is_server(&id[..end]))
         };
-        // Each owner has its own entry of a tool.
+        // A set, because each owner has an entry of its own for a tool.
         let mut ids: BTreeSet<String> = {
             let table = self.0.table.read();
             table.tools.iter().map(|called| called.id.to_string()).collect()
@@ -472,8 +470,6 @@ impl fmt::Debug for History {
         f.debug_tuple("History").field(&self.stats()).finish()
     }
 }
-
-// === impl HistoryState ===
 
 impl HistoryState {
     pub(super) fn new(table: HistoryTable, secret: HashKey) -> Self {

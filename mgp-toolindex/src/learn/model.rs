@@ -56,8 +56,6 @@ pub(super) struct Model {
     reach: f32,
 }
 
-// === impl Model ===
-
 impl Default for Model {
     fn default() -> Self {
         Self { weights: PRIOR.weights, reach: 0.0 }

@@ -42,8 +42,6 @@ pub(super) struct ToolUse {
     pub(super) query_ids: Vec<QueryId>,
 }
 
-// === impl Partition ===
-
 impl Partition {
     pub(super) fn len(&self) -> usize {
         self.by_last_use.len()
@@ -111,8 +109,6 @@ impl Partition {
         }
     }
 }
-
-// === impl ToolUse ===
 
 impl ToolUse {
     pub(super) fn new(id: Arc<str>) -> Self {

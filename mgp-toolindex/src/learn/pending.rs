@@ -16,7 +16,7 @@ const MAX_PER_SESSION: usize = 8;
 
 /// The maximum number of sessions with remembered searches; the least recently used session is dropped.
 const MAX_SESSIONS: usize = 1024;
-/// The maximum number of such sessions of one subject.
+/// The maximum number of sessions with remembered searches of one subject.
 const MAX_SESSIONS_PER_SUBJECT: usize = 256;
 
 /// The maximum number of found tools that are remembered per search: the most that a search can return.

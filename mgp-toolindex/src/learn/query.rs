@@ -54,8 +54,6 @@ pub(super) struct ToolCalls {
 #[derive(Clone)]
 pub(super) struct HashKey(pub(super) [u8; 32]);
 
-// === impl Owner ===
-
 impl Owner {
     pub(super) fn of(principal: &Principal, scope: HistoryScope) -> Self {
         let (tenant, subject) = (principal.tenant().clone(), principal.subject().clone());
@@ -66,8 +64,6 @@ impl Owner {
         }
     }
 }
-
-// === impl StoredQuery ===
 
 impl StoredQuery {
     /// Returns the weight of a tool among the calls that callers made after this query; 0 if they did not call it.
@@ -85,8 +81,6 @@ impl StoredQuery {
     }
 }
 
-// === impl ToolCalls ===
-
 impl ToolCalls {
     /// Returns the weight, which grows with the logarithm of the calls up to a maximum.
     #[expect(clippy::cast_precision_loss, reason = "large counts all weigh the same")]
@@ -94,8 +88,6 @@ impl ToolCalls {
         (1.0 + (self.count.max(1) as f32).ln()).min(MAX_WEIGHT)
     }
 }
-
-// === impl HashKey ===
 
 impl HashKey {
     /// Returns the key of an owner's query. Queries that differ only in case and white space have the same key.

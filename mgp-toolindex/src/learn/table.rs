@@ -59,7 +59,6 @@ pub(super) struct Slab<T> {
     free: Vec<u32>,
 }
 
-/// A query to store.
 #[derive(Debug)]
 pub(super) struct NewQuery<'a> {
     pub(super) owner: Owner,
@@ -70,8 +69,6 @@ pub(super) struct NewQuery<'a> {
     /// The current time, in seconds since 1970.
     pub(super) now: u64,
 }
-
-// === impl HistoryTable ===
 
 impl HistoryTable {
     pub(super) fn new(config: HistoryConfig) -> Self {
@@ -422,7 +419,6 @@ impl HistoryTable {
         }
     }
 
-    /// Removes expired queries.
     fn remove_expired(&mut self, now: u64) {
         let oldest = now.saturating_sub(self.config.forget_after.as_secs());
         while let Some((_, query_id)) = self.by_last_use.first_key_value()
@@ -494,8 +490,6 @@ impl HistoryTable {
         }
     }
 }
-
-// === impl Slab ===
 
 impl<T> Slab<T> {
     fn new() -> Self {

@@ -46,8 +46,6 @@ pub(super) const LATIN: [Language; 6] = [
     Language::Turkish,
 ];
 
-// === impl Language ===
-
 impl Language {
     /// Returns the byte that precedes each of the language's words in the packed lexicon.
     pub(super) fn mark(self) -> u8 {
@@ -106,8 +104,6 @@ impl Language {
         }
     }
 }
-
-// === impl Script ===
 
 impl Script {
     /// Returns the script of a letter, or of a mark that belongs to the letter before it.

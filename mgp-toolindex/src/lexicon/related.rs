@@ -20,8 +20,6 @@ pub(crate) struct Relation {
     pub(crate) word: Option<usize>,
 }
 
-// === impl Relation ===
-
 impl Relation {
     /// Returns the words that tools use, the likeliest first.
     pub(crate) fn words(self) -> impl Iterator<Item = &'static str> {

@@ -147,8 +147,6 @@ struct Reader<'a> {
     language: Option<Language>,
 }
 
-// === impl Reader ===
-
 impl Reader<'_> {
     fn word(&self, token: &Token) -> &str {
         &self.text[token.range.clone()]
@@ -368,8 +366,6 @@ struct Writer {
     /// The most likely English word for each foreign word.
     likeliest: Vec<&'static str>,
 }
-
-// === impl Writer ===
 
 impl Writer {
     fn push(&mut self, text: &str) {

@@ -60,10 +60,7 @@ pub(super) struct Place {
 mgp_types::opaque_debug!(Lexicon);
 mgp_types::opaque_debug!(Place);
 
-// === impl Lexicon ===
-
 impl Lexicon {
-    /// Returns the lexicon of this crate.
     pub(super) fn get() -> &'static Self {
         &LEXICON
     }
@@ -146,8 +143,6 @@ impl Lexicon {
         senses.numbers().filter_map(|number| self.heads.get(usize::try_from(number).ok()?).copied())
     }
 }
-
-// === impl Senses ===
 
 impl Senses {
     /// Returns whether the word has no meaning of its own, e.g. an article.

@@ -57,10 +57,7 @@ struct WriteProgress {
     is_closed: bool,
 }
 
-// === impl IndexStore ===
-
 impl IndexStore {
-    /// Reads a database.
     pub(crate) async fn load(db: &Db) -> Result<LoadedIndex, StoreError> {
         db.migrate(tables::NAMESPACE, tables::STEPS).await?;
         db.read(tables::load).await
@@ -143,7 +140,6 @@ impl Drop for IndexStore {
 
 mgp_types::opaque_debug!(IndexStore);
 
-/// The data of the writing thread.
 struct StoreWriter {
     shared: Arc<SharedQueue>,
     db: Db,
@@ -151,8 +147,6 @@ struct StoreWriter {
     runtime: Runtime,
     progress: watch::Sender<WriteProgress>,
 }
-
-// === impl StoreWriter ===
 
 impl StoreWriter {
     fn run(self) {

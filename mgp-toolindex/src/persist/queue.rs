@@ -35,7 +35,7 @@ pub(crate) enum Change {
 #[derive(Debug)]
 struct AtomicChanges {
     changes: Vec<Change>,
-    /// The sequence number of these changes; if later changes were merged into them, that of the last merged change.
+    /// The sequence number of the last change in `changes`.
     through: u64,
 }
 
@@ -53,7 +53,7 @@ pub(super) struct Queue {
 #[derive(Debug)]
 pub(super) struct Batch {
     pub(super) changes: Vec<Change>,
-    /// The sequence number of the last of these changes.
+    /// The sequence number of the last change in the batch.
     pub(super) through: u64,
 }
 

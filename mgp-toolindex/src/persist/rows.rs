@@ -60,7 +60,6 @@ pub(crate) struct NewSegments {
 
 mgp_types::opaque_debug!(NewSegments { key });
 
-/// The contents of a database.
 #[derive(Debug, Default)]
 pub(crate) struct LoadedIndex {
     pub(crate) servers: Vec<LoadedServer>,

@@ -332,7 +332,7 @@ fn parse(given: Receiver<Vec<(usize, LoadedTool)>>) -> (Vec<(usize, LoadedTool)>
     (tools, damaged)
 }
 
-/// The names of models. Each is stored once, because most vectors are of the same model.
+/// The names of models. Each is stored once, because most vectors belong to the same model.
 #[derive(Default)]
 struct Models(Vec<Arc<str>>);
 

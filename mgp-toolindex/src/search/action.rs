@@ -73,8 +73,6 @@ pub(super) struct Actions {
     deletes: bool,
 }
 
-// === impl Actions ===
-
 impl Actions {
     /// Returns all actions that the words of a query name.
     pub(super) fn of_query(text: &str) -> Self {

@@ -324,13 +324,13 @@ fn opens(words: &[(usize, &str)], is_joined: bool) -> bool {
 /// The words that separate two clauses.
 #[derive(Clone, Copy, Debug, Default)]
 struct Separator {
-    /// The number of these words; 0 if there is no separator.
+    /// The number of words of the separator; 0 if there is none.
     words: usize,
     /// `true` if the next clause is a later step (`then`, `2)`), which can be a request of its own.
     is_step: bool,
 }
 
-/// Returns the separator at the beginning of these words.
+/// Returns the separator with which the words begin.
 fn separator(sentence: &str, words: &[(usize, &str)], after_comma: bool) -> Separator {
     let begins = |separator: &&&[&str]| {
         separator.len() < words.len()

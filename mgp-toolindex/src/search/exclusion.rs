@@ -60,8 +60,6 @@ pub(super) struct Exclusion {
     servers: Vec<ServerNumber>,
 }
 
-// === impl Exclusion ===
-
 impl Exclusion {
     /// Reads the servers that a query excludes, among the servers that have tools in `within`.
     ///

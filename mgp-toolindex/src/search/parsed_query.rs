@@ -219,8 +219,6 @@ fn is_unlikely(stem: &str, own: &QueryWords) -> bool {
     own.terms.iter().any(|term| term.text == stem && term.weight < 1.0)
 }
 
-// === impl Hint ===
-
 impl Hint {
     fn add(&mut self, at: usize, weight: f32) {
         match self.terms.iter_mut().find(|(known, _)| *known == at) {

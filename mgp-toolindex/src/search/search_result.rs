@@ -107,7 +107,6 @@ impl SearchResult {
         }
     }
 
-    /// Returns the result of an empty index.
     pub(crate) fn nothing(query: &Query) -> Self {
         let ran = query.strategy.clone().unwrap_or(SearchStrategy::Hybrid);
         Self::new(Vec::new(), ran, None)

@@ -80,7 +80,6 @@ pub struct SessionView {
     pub max_tokens: u64,
 }
 
-/// The result of loading tools into a session.
 #[derive(Clone, Debug)]
 pub(crate) struct Loaded {
     /// The number of tokens of the added tools.
@@ -184,7 +183,7 @@ impl Sessions {
         if session.cache.mark_used(tool) {
             return false;
         }
-        // Shorten a tool that is larger than the room beside the pinned tools, so that it does not evict all others.
+        // Shorten a tool that exceeds the room left by the pinned tools, so that it does not evict all others.
         let room = session.cache.room().unwrap_or(u64::MAX).min(session.room.cached);
         let insert = |held| session.cache.insert(held, session.room.cached) == Inserted::Added;
         hold(tool, room).is_some_and(insert)

@@ -19,7 +19,6 @@ pub(crate) struct Fitted {
     pub(crate) is_trimmed: bool,
 }
 
-/// The limits of a reduction step.
 struct Step {
     /// The maximum number of bytes of the tool's description.
     description: usize,

@@ -24,7 +24,6 @@ pub(crate) struct ToolText<'a> {
     pub(crate) keywords: Vec<&'a str>,
 }
 
-/// The limits of the searchable text of a tool.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TextLimits {
     pub(crate) description: usize,

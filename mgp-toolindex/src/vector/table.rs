@@ -34,8 +34,6 @@ struct Chunk {
     present: [u64; CHUNK_ROWS / WORD_BITS],
 }
 
-// === impl VectorTable ===
-
 impl VectorTable {
     pub(crate) fn new(dimensions: usize) -> Self {
         let stride = dimensions.max(1).next_multiple_of(ALIGN);
@@ -207,8 +205,6 @@ impl VectorTable {
 }
 
 mgp_types::opaque_debug!(VectorTable { dimensions, rows });
-
-// === impl Chunk ===
 
 impl Chunk {
     fn new(stride: usize) -> Self {

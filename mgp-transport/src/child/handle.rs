@@ -38,8 +38,6 @@ pub(super) struct ShutdownTimeouts {
     pub(super) term: Duration,
 }
 
-// === impl Child ===
-
 impl Child {
     pub(super) fn new(
         process: Arc<imp::Process>,
@@ -152,8 +150,6 @@ impl fmt::Debug for Child {
             .finish_non_exhaustive()
     }
 }
-
-// === impl ShutdownTimeouts ===
 
 impl Default for ShutdownTimeouts {
     fn default() -> Self {

@@ -102,15 +102,12 @@ pub enum ChildError {
     Pipes(#[source] io::Error),
 }
 
-/// A child that the platform module started.
 struct Started {
     process: Arc<imp::Process>,
     stdin: ChildStdin,
     stdout: ChildStdout,
     stderr: ChildStderr,
 }
-
-// === impl ExitReport ===
 
 impl ExitReport {
     /// Returns whether the child exited with code 0.

@@ -62,8 +62,6 @@ pub(super) fn start(mut command: Command, _term_grace: Duration) -> Result<Start
     Ok(Started { process, stdin, stdout, stderr })
 }
 
-// === impl Process ===
-
 impl Process {
     pub(super) fn pid(&self) -> u32 {
         self.pid

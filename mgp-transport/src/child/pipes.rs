@@ -46,8 +46,6 @@ pub(super) fn pipes(
     (handle, ChildReader { stdout }, ChildWriter { stdin })
 }
 
-// === impl ChildReader ===
-
 impl AsyncRead for ChildReader {
     fn poll_read(
         mut self: Pin<&mut Self>,
@@ -59,8 +57,6 @@ impl AsyncRead for ChildReader {
 }
 
 mgp_types::opaque_debug!(ChildReader);
-
-// === impl ChildWriter ===
 
 impl ChildWriter {
     fn write<T>(
@@ -122,8 +118,6 @@ impl Drop for ChildWriter {
 }
 
 mgp_types::opaque_debug!(ChildWriter);
-
-// === impl StdinHandle ===
 
 impl StdinHandle {
     /// Closes stdin; a write that is waiting fails with a broken pipe.

@@ -91,8 +91,6 @@ enum Event {
     Dropped { lines: u64, bytes: u64 },
 }
 
-// === impl StderrLimits ===
-
 impl StderrLimits {
     /// Sets the length at which a line is cut.
     pub fn line_bytes(mut self, bytes: usize) -> Self {
@@ -119,8 +117,6 @@ impl Default for StderrLimits {
         }
     }
 }
-
-// === impl LineLog ===
 
 impl<F: FnMut(Event)> LineLog<F> {
     fn new(cap: StderrLimits, emit: F) -> Self {
@@ -193,8 +189,6 @@ impl<F: FnMut(Event)> LineLog<F> {
         self.start_window(Instant::now());
     }
 }
-
-// === impl Event ===
 
 impl Event {
     fn forward(&self, callback: &dyn Fn(&str)) {

@@ -562,7 +562,7 @@ where
     pub(super) fn answer_batch(&self, batch: &Batch, answer: &[u8]) {
         let held = &self.connection.counters.held;
         if !answer.is_empty() {
-            // With the `[` or `,` before the answer.
+            // Counts the `[` or `,` before the answer, too.
             held.fetch_add(answer.len() + 1, Ordering::Relaxed);
         }
         if let Some(array) = batch.close(answer) {

@@ -17,7 +17,6 @@ pub(super) struct LineJoiner {
     depth: usize,
 }
 
-/// The result of adding a line.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum JoinedLine {
     /// The line is part of a message that is not complete.

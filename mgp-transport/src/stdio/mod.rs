@@ -156,8 +156,6 @@ enum Output {
     Closed,
 }
 
-// === impl StdioReader ===
-
 impl StdioReader {
     /// Returns the kind of descriptor 0.
     #[must_use]
@@ -183,8 +181,6 @@ impl AsyncRead for StdioReader {
 }
 
 mgp_types::opaque_debug!(StdioReader { kind });
-
-// === impl StdioWriter ===
 
 impl StdioWriter {
     /// Returns the kind of the original descriptor 1.

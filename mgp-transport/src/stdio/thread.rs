@@ -55,8 +55,6 @@ struct WriteState {
     waker: Option<Waker>,
 }
 
-// === impl ThreadReader ===
-
 impl ThreadReader {
     pub(super) fn start(source: impl Read + Send + 'static) -> io::Result<Self> {
         let (sender, chunks) = mpsc::channel(MAX_CHUNKS);
@@ -99,8 +97,6 @@ fn read_ahead(mut source: impl Read, sender: &mpsc::Sender<io::Result<Bytes>>) {
         }
     }
 }
-
-// === impl ThreadWriter ===
 
 impl ThreadWriter {
     pub(super) fn start(target: impl Write + Send + 'static) -> io::Result<Self> {
@@ -165,8 +161,6 @@ impl Drop for ThreadWriter {
     }
 }
 
-// === impl WriteQueue ===
-
 impl WriteQueue {
     fn lock(&self) -> MutexGuard<'_, WriteState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -189,8 +183,6 @@ impl WriteQueue {
         }
     }
 }
-
-// === impl WriteState ===
 
 impl WriteState {
     fn wait<T>(&mut self, cx: &Context<'_>) -> Poll<T> {

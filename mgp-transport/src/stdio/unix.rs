@@ -95,8 +95,6 @@ pub(super) struct RestoreBlocking {
 /// Node makes its terminal non-blocking, and shares it with the programs that it starts.
 struct BlockingFile(File);
 
-// === impl StdDescriptor ===
-
 impl StdDescriptor {
     fn inspect(fd: BorrowedFd<'static>) -> io::Result<Self> {
         let stat = fstat(fd)?;
@@ -138,8 +136,6 @@ impl StdDescriptor {
     }
 }
 
-// === impl MovedDescriptor ===
-
 impl MovedDescriptor {
     fn into_source(self) -> io::Result<Source> {
         Ok(match self.kind {
@@ -157,8 +153,6 @@ impl MovedDescriptor {
         })
     }
 }
-
-// === impl RestoreBlocking ===
 
 impl RestoreBlocking {
     /// Makes an open file description non-blocking; returns a guard that reverts this. Returns `None` if the
@@ -182,8 +176,6 @@ impl Drop for RestoreBlocking {
         }
     }
 }
-
-// === impl BlockingFile ===
 
 impl BlockingFile {
     fn wait(&self, interest: PollFlags) -> io::Result<()> {

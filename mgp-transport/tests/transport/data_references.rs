@@ -98,6 +98,17 @@ async fn a_file_passes_a_second_server_and_its_checksum_is_compared() {
     assert!(matches!(bounded, ReferenceError::TooLarge(_)), "{bounded}");
 }
 
+#[tokio::test]
+async fn data_of_another_size_than_its_server_named_are_refused() {
+    let (_origin, url) = served(ReferenceData::Bytes(sample(1000).into()), Some(1000)).await;
+    for (named, status) in [(5, 502), (2000, 502), (1000, 200)] {
+        let remote = RemoteReference { url: url.clone(), fetch: local() };
+        let (_broker, url) = served(ReferenceData::Remote(remote), Some(named)).await;
+        let answer = local().fetch(FetchRequest::get(&url)).await.unwrap();
+        assert_eq!(answer.status, status, "{named}");
+    }
+}
+
 /// Starts a server that serves `whole`, and breaks each connection after `piece` bytes. Returns its URL and a counter
 /// of its connections.
 async fn breaking(whole: Vec<u8>, piece: usize) -> (String, Arc<AtomicU32>) {

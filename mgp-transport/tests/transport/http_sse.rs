@@ -63,7 +63,6 @@ impl Server {
 /// The state of a server that all requests of its client share.
 struct State {
     report: mpsc::UnboundedSender<String>,
-    /// The barrier for two requests.
     pair: Barrier,
     /// A semaphore with one permit for each answer that was handled.
     answers: Semaphore,

@@ -214,7 +214,7 @@ impl AccessGrantParams {
         self
     }
 
-    /// Sets the justification.
+    /// Sets the reason for the entry.
     #[must_use]
     pub fn because(mut self, justification: impl Into<String>) -> Self {
         self.justification = Some(justification.into());

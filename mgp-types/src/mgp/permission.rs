@@ -225,7 +225,7 @@ pub enum Grant {
 }
 
 impl Grant {
-    /// Returns the decision.
+    /// Returns the decision without its limits.
     #[must_use]
     pub fn decision(&self) -> GrantDecision {
         match self {

@@ -125,7 +125,7 @@ impl CallMembers {
         self.0.is_empty()
     }
 
-    /// Removes a member.
+    /// Removes the member of type `M`, if it is present.
     pub fn remove<M: Member>(&mut self) {
         self.0.retain(|(name, ..)| *name != M::NAME);
     }

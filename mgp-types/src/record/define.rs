@@ -139,7 +139,7 @@ macro_rules! record {
     (@wire $field:ident) => { stringify!($field) };
     (@wire $field:ident $wire:literal) => { $wire };
 
-    // Reads a member; the modes (`req`, `opt` and so on) differ in how they treat `null`. Of a whole number, the type
+    // Reads a member; the modes (`req`, `opt` and so on) differ in how they treat `null`. For a whole number, its type
     // decides about `null`.
     (@read $mode:ident, $map:ident, $ty:ty, whole) => {
         Some(<$ty as $crate::record::ReadWhole>::read(&mut $map)?)

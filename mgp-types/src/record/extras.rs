@@ -236,7 +236,7 @@ impl<'de> Deserialize<'de> for Key<'de> {
 /// The members of an object in the order received, with repetitions, borrowed from the text.
 #[cfg(feature = "service")]
 #[derive(Debug)]
-pub(crate) struct Members<'a>(pub(crate) Vec<(Cow<'a, str>, &'a RawValue)>);
+pub struct Members<'a>(pub Vec<(Cow<'a, str>, &'a RawValue)>);
 
 #[cfg(feature = "service")]
 impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {

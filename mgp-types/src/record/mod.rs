@@ -24,9 +24,11 @@ pub(crate) use choice::tagged;
 pub(crate) use choice::{Tag, decode, peek};
 pub(crate) use define::{record, schema_of};
 pub(crate) use extras::Key;
-pub use extras::{Extras, Object};
 #[cfg(feature = "service")]
-pub(crate) use extras::{Members, text_of};
+pub use extras::Members;
+#[cfg(feature = "service")]
+pub(crate) use extras::text_of;
+pub use extras::{Extras, Object};
 pub use lenient::Lenient;
 pub use number::Number;
 pub(crate) use number::{MAX_EXACT, ReadWhole};

@@ -25,7 +25,7 @@ impl RawObject {
         Payload::of(value)?.try_into()
     }
 
-    /// Returns the payload.
+    /// Returns the object as a payload.
     #[must_use]
     pub fn as_payload(&self) -> &Payload {
         &self.0

@@ -3,7 +3,6 @@
 //! Applies to: inbound and outbound.
 
 use std::future::{Ready, ready};
-use std::task::{Context as Task, Poll};
 
 use tower_layer::Layer;
 use tower_service::Service;
@@ -112,10 +111,7 @@ where
     type Response = Reply;
     type Error = RpcError;
     type Future = Either<Ready<Result<Reply, RpcError>>, S::Future>;
-
-    fn poll_ready(&mut self, task: &mut Task<'_>) -> Poll<Result<(), RpcError>> {
-        self.inner.poll_ready(task)
-    }
+    crate::always_ready!();
 
     fn call(&mut self, call: Call) -> Self::Future {
         match (self.check)(&call) {

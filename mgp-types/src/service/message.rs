@@ -64,7 +64,7 @@ impl InvalidMessage {
 
 impl Message {
     /// Parses one line as a message. The payloads share the memory of `line` instead of being copied. In a line with
-    /// surrogates that are not part of a pair, these are replaced with U+FFFD.
+    /// surrogates that are not part of a pair, these are replaced with U+FFFD; an id with such a surrogate is refused.
     ///
     /// # Errors
     /// Returns the error to answer with, if the text is not a valid message.
@@ -93,9 +93,13 @@ impl Message {
         line: ByteString,
         null_params: NullParams,
     ) -> Result<Self, (InvalidMessage, ByteString)> {
+        let start = line.as_ptr();
         let line = replace_lone_surrogates(line);
+        let is_replaced = line.as_ptr() != start;
         let mut envelope = Envelope::default();
         let parsed = match envelope.read(&line) {
+            // The sender would not recognize an answer to another id than its own.
+            Ok(()) if is_replaced && envelope.has_replaced_id() => Err(envelope.refused_id()),
             Ok(()) => envelope.interpret(&line, null_params),
             Err(why) => match envelope.unreadable_response(&why) {
                 Some(response) => Ok(Parsed::Message(response)),

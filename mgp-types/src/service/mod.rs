@@ -4,6 +4,7 @@
 //! Requests and notifications are both [`Call`]s. The [`Peer`] at the end of an outbound stack is such a service too,
 //! so a layer works on either side.
 
+mod ask_check;
 mod audit;
 mod call;
 mod caller_access;
@@ -56,6 +57,7 @@ use std::future::Future;
 use std::pin::Pin;
 
 pub use crate::method::Kind;
+pub use ask_check::AskCheck;
 pub use audit::{
     ArgumentsDigest, AuditError, AuditFuture, AuditOutcome, AuditSink, CallRecord, DigestForm,
     EndedCall, MemoryAudit, SuspendedCalls, Ticket, TicketSink,

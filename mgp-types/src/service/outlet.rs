@@ -159,7 +159,7 @@ impl OutletItem {
         Self::Chunk(Chunk::new(content))
     }
 
-    /// Returns the kind.
+    /// Returns the kind of the item.
     #[must_use]
     pub fn kind(&self) -> OutletItemKind {
         match self {

@@ -76,7 +76,7 @@ pub enum QueueRoom {
 }
 
 impl Inbox {
-    /// Creates an inbox.
+    /// Creates an inbox that passes its items to `slot`.
     #[must_use]
     pub fn new(slot: Arc<dyn ItemReceiver>) -> Self {
         Self(slot)

@@ -18,7 +18,7 @@ pub struct CallerRequest {
 }
 
 impl CallerRequest {
-    /// Creates a question.
+    /// Creates a question from the method with which it is asked, and the method's params.
     #[must_use]
     pub fn new(method: impl Into<Cow<'static, str>>, params: Payload) -> Self {
         Self { method: method.into(), params }

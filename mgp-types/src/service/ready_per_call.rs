@@ -4,7 +4,6 @@
 
 use std::error::Error as StdError;
 use std::future::poll_fn;
-use std::task::{Context as Task, Poll};
 
 use tower_layer::Layer;
 use tower_service::Service;
@@ -59,10 +58,7 @@ where
     type Response = Reply;
     type Error = RpcError;
     type Future = BoxFuture<'static, Result<Reply, RpcError>>;
-
-    fn poll_ready(&mut self, _: &mut Task<'_>) -> Poll<Result<(), RpcError>> {
-        Poll::Ready(Ok(()))
-    }
+    crate::always_ready!(innermost);
 
     fn call(&mut self, call: Call) -> Self::Future {
         let mut inner = self.0.clone();

@@ -4,7 +4,6 @@
 
 use std::future::Future;
 use std::sync::Arc;
-use std::task::{Context as Task, Poll};
 
 use rustc_hash::FxHashMap;
 use tower_layer::Layer;
@@ -128,10 +127,7 @@ impl Service<Call> for Router {
     type Response = Reply;
     type Error = RpcError;
     type Future = BoxFuture<'static, Result<Reply, RpcError>>;
-
-    fn poll_ready(&mut self, _: &mut Task<'_>) -> Poll<Result<(), RpcError>> {
-        Poll::Ready(Ok(()))
-    }
+    crate::always_ready!(innermost);
 
     fn call(&mut self, call: Call) -> Self::Future {
         match (self.routes.get(call.method().as_str()), &self.fallback) {
@@ -183,10 +179,7 @@ impl<S: MgpService> Service<Call> for RoutedService<S> {
     type Response = Reply;
     type Error = RpcError;
     type Future = super::Either<BoxFuture<'static, Result<Reply, RpcError>>, S::Future>;
-
-    fn poll_ready(&mut self, task: &mut Task<'_>) -> Poll<Result<(), RpcError>> {
-        self.inner.poll_ready(task)
-    }
+    crate::always_ready!();
 
     fn call(&mut self, call: Call) -> Self::Future {
         // Most calls are tool calls, and this check is faster than a lookup in the table.

@@ -58,7 +58,7 @@ struct ScopeState {
 }
 
 impl Scope {
-    /// Creates a scope.
+    /// Creates a scope with a new id and no values.
     #[must_use]
     pub fn new(kind: ScopeKind) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);

@@ -115,10 +115,7 @@ impl Service<Call> for Stack {
     type Response = Reply;
     type Error = RpcError;
     type Future = BoxFuture<'static, Result<Reply, RpcError>>;
-
-    fn poll_ready(&mut self, _: &mut Task<'_>) -> Poll<Result<(), RpcError>> {
-        Poll::Ready(Ok(()))
-    }
+    crate::always_ready!(innermost);
 
     fn call(&mut self, call: Call) -> Self::Future {
         self.0.dispatch(call)

@@ -114,7 +114,7 @@ pub trait Store: Send + Sync {
     }
 }
 
-/// A record.
+/// A record of a space, as a read or a list of changes returns it.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Record {
@@ -238,7 +238,7 @@ pub struct PendingEvent {
 }
 
 impl PendingEvent {
-    /// Creates an event with a number.
+    /// Creates an event as a store returns it; for implementations of [`Store`].
     #[must_use]
     pub fn new(number: u64, event: AuditEvent) -> Self {
         Self { number, event }

@@ -125,13 +125,13 @@ impl RpcError {
         self
     }
 
-    /// Returns the code.
+    /// Returns `error.code`.
     #[must_use]
     pub fn code(&self) -> ErrorCode {
         self.0.code
     }
 
-    /// Returns the message.
+    /// Returns `error.message`, a text for people; programs use the code.
     #[must_use]
     pub fn message(&self) -> &str {
         &self.0.message

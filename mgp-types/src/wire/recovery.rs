@@ -138,7 +138,7 @@ impl Recovery {
         self
     }
 
-    /// Sets the details.
+    /// Sets the details, which the server defines.
     #[must_use]
     pub fn details(mut self, details: Object) -> Self {
         self.details = Some(details);

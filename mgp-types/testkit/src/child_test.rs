@@ -23,7 +23,6 @@ pub fn report(word: &str, number: u64) {
     writeln!(out, "\n{word} {number}").and_then(|()| out.flush()).expect("the parent reads");
 }
 
-/// Returns the number that follows a word in a line.
 fn number_after(line: &str, word: &str) -> Option<u64> {
     line.strip_prefix(word)?.trim().parse().ok()
 }

@@ -201,7 +201,7 @@ fn run_one(tests: &Tests, filter: &str) -> Outcome<Count> {
     })
 }
 
-/// Returns the line for each required beginning, or `None` if one is missing.
+/// Returns a separate line for each beginning; `None` if the text lacks one.
 fn required(text: &str, beginnings: &[&str]) -> Option<Vec<String>> {
     let mut lines: Vec<&str> = text.lines().map(str::trim).collect();
     let mut take = |beginning: &&str| {

@@ -81,7 +81,6 @@ impl Place {
         Err(Failure::new(format!("there is no package {begin}…{end}")))
     }
 
-    /// Creates an empty folder for an installation.
     fn empty(&self, name: &str) -> Outcome<PathBuf> {
         let folder = self.folder.join(name);
         fs::create_dir_all(folder.join("home")).context(folder.display())?;

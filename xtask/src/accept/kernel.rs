@@ -133,7 +133,6 @@ impl Kernel {
     }
 }
 
-/// Returns a path as text.
 pub(crate) fn path_text(path: &Path) -> String {
     path.display().to_string()
 }

@@ -32,7 +32,6 @@ impl Row {
         self
     }
 
-    /// Returns whether the figure is an amount of memory.
     pub(super) fn is_memory(&self) -> bool {
         matches!(self.unit, "KiB" | "MiB")
     }
@@ -51,7 +50,6 @@ impl Row {
         }
     }
 
-    /// Returns the row as JSON.
     pub(super) fn json(&self) -> Value {
         let beside: Map<_, _> =
             self.beside.iter().map(|(what, figure)| ((*what).to_owned(), json!(figure))).collect();
@@ -97,12 +95,10 @@ pub(super) fn missed(rows: &[Row]) -> Vec<String> {
     rows.iter().filter(|row| row.missed()).map(Row::title).collect()
 }
 
-/// Returns the rows as text for a terminal.
 pub(super) fn text(rows: &[Row]) -> String {
     grid::text(HEADS, rows.iter().map(Row::cells), HEADS.len())
 }
 
-/// Returns the rows as a Markdown table.
 pub(super) fn markdown(rows: &[Row]) -> String {
     grid::markdown(HEADS, rows.iter().map(Row::cells))
 }

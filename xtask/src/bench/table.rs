@@ -71,7 +71,6 @@ impl Row {
         if self.missed() { "MISSED" } else { "ok" }
     }
 
-    /// Returns the row as JSON.
     pub(super) fn json(&self) -> Value {
         json!({
             "row": self.name, "unit": self.unit, "ours": round(self.ours), "peer": round(self.peer),
@@ -102,7 +101,6 @@ impl Row {
 const HEADS: [&str; 10] =
     ["row", "unit", "ours", "median", "multi", "rmcp", "bare", "ratio", "bound", "verdict"];
 
-/// Returns the rows as text for a terminal.
 pub(super) fn text(rows: &[Row]) -> String {
     // The first two columns are words, the others numbers.
     grid::text(HEADS, rows.iter().map(Row::cells), 2)

@@ -4,7 +4,6 @@ use crate::run::{Context, Outcome};
 use serde_json::Value;
 use std::{fs, path::Path};
 
-/// The result of one scenario.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Judged {
     pub(super) scenario: String,

@@ -243,7 +243,6 @@ fn print(set: &Set, requirements: &Requirements, judged: &Judged) {
     }
 }
 
-/// The counts of one set of scenarios.
 struct Total {
     name: String,
     of: usize,

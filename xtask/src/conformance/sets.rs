@@ -1,6 +1,5 @@
 //! The sets of scenarios of the conformance suite, each for one side and one protocol revision.
 
-/// The side of the protocol that is tested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Side {
     Server,
@@ -26,7 +25,6 @@ pub(super) enum Scenarios {
     Suite(&'static str),
 }
 
-/// A set of scenarios.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Set {
     pub(super) side: Side,
@@ -71,7 +69,6 @@ impl Set {
         }
     }
 
-    /// Returns the set with this name.
     pub(super) fn named(name: &str) -> Option<&'static Self> {
         ALL.iter().find(|set| set.shown() == name)
     }
@@ -148,7 +145,6 @@ impl Requirements {
         all
     }
 
-    /// Returns the required scenarios of a side.
     pub(super) fn of(&self, side: Side) -> &[String] {
         match side {
             Side::Server => &self.server,

@@ -115,7 +115,6 @@ impl Input {
         }
     }
 
-    /// Returns whether the input ends with a newline.
     pub(super) fn ends_a_line(&self) -> bool {
         let last = match self {
             Self::Bytes(bytes) | Self::Slow { bytes, .. } | Self::Idle { bytes, .. } => {

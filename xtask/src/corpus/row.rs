@@ -5,7 +5,6 @@ use crate::run::{Context, Outcome};
 use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
 
-/// One row of the corpus.
 #[derive(Debug)]
 pub(super) struct Row {
     pub(super) id: String,

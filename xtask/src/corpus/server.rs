@@ -124,7 +124,6 @@ impl Server {
         memory(self.child.id(), "VmHWM")
     }
 
-    /// Returns the processor time that the server has used.
     pub(super) fn processor_time(&self) -> Option<Duration> {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id())).ok()?;
         // The process name in brackets may contain spaces and brackets, so fields are counted after the last bracket.

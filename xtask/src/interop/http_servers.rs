@@ -16,7 +16,7 @@ use crate::{
 use serde_json::json;
 use std::process::Command;
 
-/// The prefix of the names of these cells.
+/// The prefix of the names of the cells with a foreign HTTP server.
 pub(super) const PREFIX: &str = "http/";
 
 /// A foreign server with a tool named `echo`.

@@ -1,6 +1,5 @@
 //! The packages of others that `interop` runs, with their pinned versions.
 
-/// The registry that a package is installed from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Registry {
     PyPi,

@@ -65,7 +65,6 @@ fn pass(from: impl Read, mut to: impl Write, mark: &str, log: &Mutex<File>) {
     }
 }
 
-/// The recorded traffic of one connection.
 #[derive(Debug, Default)]
 pub(super) struct Traffic {
     /// The revision in the last `MCP-Protocol-Version` header of the client; `None` on stdio.
@@ -77,7 +76,6 @@ pub(super) struct Traffic {
 }
 
 impl Traffic {
-    /// Reads a file that the relay has written.
     pub(super) fn read(file: &Path) -> Outcome<Self> {
         let text = fs::read(file).context(file.display())?;
         let mut traffic = Self::default();

@@ -107,7 +107,6 @@ fn write(out: &Path, parts: &[Part], pages: &BTreeMap<PathBuf, Page>) -> Outcome
     put(Path::new("index.html"), &start.into_string())
 }
 
-/// Returns a page with the navigation.
 fn render(parts: &[Part], page: &Page) -> Markup {
     let up = up(&page.file);
     let entries: Vec<_> = parts.iter().flat_map(|part| &part.entries).collect();

@@ -10,7 +10,6 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
-/// A document of the workspace.
 pub(super) struct Page {
     /// The file, relative to the root of the workspace.
     pub(super) file: PathBuf,

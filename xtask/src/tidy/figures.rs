@@ -24,7 +24,6 @@ pub(super) fn agree(readme: Option<&str>, benchmarks: Option<&str>) -> Vec<Viola
     found
 }
 
-/// A row of a Markdown table.
 struct Row<'a> {
     /// The line number of the row in its file.
     line: usize,

@@ -118,7 +118,6 @@ impl Tree {
         libraries
     }
 
-    /// Returns the Rust files of the workspace.
     pub(crate) fn rust(&self) -> &[Source] {
         &self.rust
     }

@@ -4,12 +4,10 @@
 
 use std::ops::Range;
 
-/// One Rust file.
 #[derive(Debug)]
 pub(crate) struct Source {
     /// The path relative to the workspace root, with forward slashes.
     pub(crate) path: String,
-    /// The text of the file.
     pub(crate) text: String,
     /// The text with comments and the contents of literals replaced by spaces; it has the same length and the same
     /// lines.
@@ -25,7 +23,6 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    /// Analyses the text of a file.
     pub(crate) fn new(path: impl Into<String>, text: impl Into<String>) -> Self {
         let (path, text) = (path.into(), text.into());
         let Blanked { code, strings, comments } = blank(&text);

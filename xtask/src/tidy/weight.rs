@@ -8,7 +8,6 @@ use std::collections::BTreeSet;
 /// The crates of the sentence encoder, whose build takes minutes and includes C++.
 const HEAVY: [&str; 3] = ["fastembed", "ort", "tokenizers"];
 
-/// The program of the workspace.
 const PROGRAM: &str = "mgp";
 
 /// The default features that the program does without, as crate and feature.

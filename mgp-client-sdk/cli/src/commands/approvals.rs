@@ -275,6 +275,7 @@ async fn execute(
                     "permissions are granted to a server, not to one call; leave out `--once`, or limit the grant with `--for 1h`",
                 ));
             }
+            check_undecided(asked.as_ref(), Answer::Approve)?;
             let approved = backend.approve(&params).await?;
             if let Some(message) = &approved.message {
                 print_note(global, &format!("mgp: {message}"));
@@ -285,6 +286,7 @@ async fn execute(
         }
         Approvals::Deny(decision) => {
             let asked = backend.approvals(Some(&decision.id)).await?.into_iter().next();
+            check_undecided(asked.as_ref(), Answer::Deny)?;
             let params = decision.params();
             backend.deny(&params).await?;
             let explanation = asked.and_then(|asked| match asked.kind.as_str() {
@@ -298,6 +300,40 @@ async fn execute(
             Ok(Some(report.with_explanation(explanation)))
         }
     }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Answer {
+    Approve,
+    Deny,
+}
+
+/// Fails if an operator has decided already, and the kernel would refuse another answer.
+fn check_undecided(asked: Option<&KernelApproval>, answer: Answer) -> CliResult {
+    let Some(asked) = asked.filter(|asked| asked.kind != "registration") else { return Ok(()) };
+    match asked.state.as_str() {
+        // An approval takes back the denial of a call.
+        "denied" if answer == Answer::Approve && asked.kind == "call" => Ok(()),
+        "approved" | "denied" | "used" | "settled" => Err(already_decided(asked)),
+        _ => Ok(()),
+    }
+}
+
+/// Returns the failure of an answer to an approval that an operator has decided already.
+pub(crate) fn already_decided(approval: &KernelApproval) -> Failure {
+    let state = match approval.state.as_str() {
+        "used" => "approved and used",
+        "settled" => "decided",
+        state => state,
+    };
+    let mut text = format!("`{}` is {state} already", approval.id);
+    if let Some(by) = &approval.decided_by {
+        text.extend([", by ", by]);
+    }
+    if let Some(reason) = &approval.justification {
+        text.extend([": ", reason]);
+    }
+    Failure::failed(text)
 }
 
 fn is_permission(asked: &KernelApproval) -> bool {
@@ -354,7 +390,8 @@ async fn watch(global: &Global, backend: &Backend, is_interactive: bool) -> CliR
         let mut new: Vec<KernelApproval> = new.collect();
         if is_interactive && let Some(newest) = new.pop() {
             seen.push(newest.id.clone());
-            answer(global, backend, newest).await?;
+            let known = seen.iter().chain(new.iter().map(|one| &one.id)).cloned().collect();
+            answer(global, backend, newest, known).await?;
             // Other calls may have asked in the meantime.
             continue;
         }
@@ -366,8 +403,14 @@ async fn watch(global: &Global, backend: &Backend, is_interactive: bool) -> CliR
     }
 }
 
-/// Asks the person to decide about one approval; a skipped one stays pending.
-async fn answer(global: &Global, backend: &Backend, approval: KernelApproval) -> CliResult {
+/// Asks the person to decide about one approval; a skipped one stays pending. `known` has the ids of the approvals that
+/// are not news to the person.
+async fn answer(
+    global: &Global,
+    backend: &Backend,
+    approval: KernelApproval,
+    mut known: Vec<String>,
+) -> CliResult {
     let id = approval.id.clone();
     prompt::discard_typed();
     print(global, &ApprovalList(vec![approval.clone()]))?;
@@ -375,9 +418,7 @@ async fn answer(global: &Global, backend: &Backend, approval: KernelApproval) ->
         let question = format!(
             "{id}: approve? [y]es once, for an [h]our with any arguments, [a]lways like this, [n]o (e.g. `n not on Fridays`), [d]etails, [s]kip: "
         );
-        // Reading from a terminal cannot be cancelled; an interrupt ends the process.
-        let asked = tokio::task::spawn_blocking(move || prompt::line(&question)).await;
-        let typed = asked.map_err(|error| Failure::failed(error.to_string()))??;
+        let typed = typed_line(global, backend, question, &mut known).await?;
         let (word, reason) = typed.split_once(char::is_whitespace).unwrap_or((&typed, ""));
         let reason = Some(reason.trim().to_owned()).filter(|reason| !reason.is_empty());
         let mut params = Decision { id: id.clone(), because: reason }.params();
@@ -401,10 +442,54 @@ async fn answer(global: &Global, backend: &Backend, approval: KernelApproval) ->
                 continue;
             }
         };
-        // The request fails if the approval has been decided elsewhere in the meantime.
-        let outcome = decided.unwrap_or_else(|failure| failure.to_string());
+        let outcome = match decided {
+            Ok(outcome) => outcome,
+            // The approval may have been decided elsewhere in the meantime.
+            Err(failure) => {
+                let now = backend.approvals(Some(&id)).await.unwrap_or_default();
+                let is_denial = matches!(&*word, "n" | "no");
+                let answer = if is_denial { Answer::Deny } else { Answer::Approve };
+                let undecided = check_undecided(now.first(), answer);
+                undecided.err().unwrap_or(failure).to_string()
+            }
+        };
         print_note(global, &format!("{id}: {outcome}"));
         return Ok(());
+    }
+}
+
+/// Asks a question and returns the line that the person types. In the meantime, names new approvals, because their
+/// calls may wait for less time than the person needs for this question.
+async fn typed_line(
+    global: &Global,
+    backend: &Backend,
+    question: String,
+    known: &mut Vec<String>,
+) -> CliResult<String> {
+    // Reading from a terminal cannot be cancelled; an interrupt ends the process.
+    let mut typing = tokio::task::spawn_blocking(move || prompt::line(&question));
+    loop {
+        let listed = async {
+            tokio::time::sleep(WATCH_INTERVAL).await;
+            backend.approvals(None).await
+        };
+        let all = tokio::select! {
+            typed = &mut typing => {
+                return typed.map_err(|error| Failure::failed(error.to_string()))?;
+            }
+            all = listed => all,
+        };
+        // If the kernel has ended, the next request after the answer reports it.
+        for one in all.unwrap_or_default() {
+            if one.state == "open" && !known.contains(&one.id) {
+                let agent = one.agent_id.as_deref().unwrap_or(&one.subject);
+                let what = [one.server_id.as_deref(), one.tool.as_deref()];
+                let what = what.into_iter().flatten().collect::<Vec<_>>().join(".");
+                let note = format!("\n{}: {agent} asks for {what}; [s]kip shows it", one.id);
+                print_note(global, &note);
+                known.push(one.id);
+            }
+        }
     }
 }
 
@@ -415,5 +500,34 @@ fn term_of(word: &str) -> Term {
         Some(b'h') => Term { until: Some(SystemTime::now() + HOUR), ..Term::default() },
         Some(b'a') => Term { always_like_this: true, ..Term::default() },
         _ => Term::default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_to_a_decided_approval_is_refused_with_the_earlier_decision() {
+        let asked = |kind: &str, state: &str| {
+            let now = Timestamp::now();
+            let mut asked = KernelApproval::new("abc", kind, state, "May it?", "eve", now);
+            asked.decided_by = Some("ann".to_owned());
+            asked
+        };
+        let check = |kind: &str, state: &str, answer: Answer, expected: Option<&str>| {
+            let refused = check_undecided(Some(&asked(kind, state)), answer).err();
+            let refused = refused.map(|failure| failure.to_string());
+            assert_eq!(refused.as_deref(), expected, "{kind} {state}");
+        };
+        let used = Some("`abc` is approved and used already, by ann");
+        check("call", "used", Answer::Approve, used);
+        check("call", "used", Answer::Deny, used);
+        check("call", "approved", Answer::Approve, Some("`abc` is approved already, by ann"));
+        check("permissions", "settled", Answer::Deny, Some("`abc` is decided already, by ann"));
+        check("permissions", "denied", Answer::Approve, Some("`abc` is denied already, by ann"));
+        check("call", "denied", Answer::Approve, None);
+        check("call", "open", Answer::Deny, None);
+        assert!(check_undecided(None, Answer::Deny).is_ok(), "the kernel refuses unknown ids");
     }
 }

@@ -31,6 +31,10 @@ const SIDE_LOG: &str = "beside";
 /// The number of records that are read for each line, because one call can have as many.
 const RECORDS_OF_CALL: usize = 5;
 
+/// The maximum number of columns of an actor or a target in a table. Both can be as long as a caller's token, and one
+/// long cell would pad every line.
+const MAX_CELL: usize = 80;
+
 /// `mgp audit`.
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum Audit {
@@ -154,12 +158,15 @@ fn row(event: &AuditEvent) -> [Cell; 6] {
         "CANCELLED" => Color::Yellow,
         _ => Color::Red,
     };
+    let (mut who, mut what) = (Cell::from(event.actor.id.as_str()), Cell::from(what));
+    who.cut(MAX_CELL);
+    what.cut(MAX_CELL);
     [
         event.timestamp.as_str().into(),
         short_type(event.event_type.as_str()).into(),
         Cell::from(result).color(color),
-        event.actor.id.as_str().into(),
-        what.into(),
+        who,
+        what,
         reason(event).into(),
     ]
 }
@@ -393,5 +400,27 @@ impl Default for VerifyResult {
 impl VerifyResult {
     fn fail(&mut self, error: &impl std::fmt::Display) {
         (self.ok, self.error) = (false, Some(error.to_string()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_actor_or_target_does_not_widen_the_table() {
+        let long = "x".repeat(5000);
+        let event = serde_json::json!({
+            "timestamp": "2026-03-04T12:00:00.000Z",
+            "event_type": "TOOL_EXECUTED",
+            "actor": { "type": "agent", "id": long },
+            "target": { "server_id": "desk", "tool_name": long },
+            "result": "SUCCESS",
+        });
+        let event: AuditEvent = serde_json::from_str(&event.to_string()).unwrap();
+        let mut out = Output::default();
+        EventList(vec![event]).render(&mut out);
+        assert!(out.text().lines().all(|line| line.len() < 300), "{}", out.text());
+        assert_eq!(out.text().matches('…').count(), 2, "{}", out.text());
     }
 }

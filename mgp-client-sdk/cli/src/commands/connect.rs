@@ -414,7 +414,7 @@ pub(crate) async fn run(global: &Global, connect: &Connect) -> CliResult {
         granted: Vec::new(),
         not_granted: Vec::new(),
     };
-    // Servers that the user names are granted with all of their tools.
+    // A grant for a server that the user names covers all of its tools.
     let is_named = !connect.grant.is_empty();
     let tools = if is_named { BTreeMap::new() } else { present::tools(&change.present) };
     let backup = &mut connected.backup;

@@ -27,6 +27,7 @@ mod pins;
 mod report;
 mod server;
 mod state;
+mod tls;
 
 /// `mgp doctor`.
 #[derive(Clone, Debug, Args)]
@@ -77,7 +78,8 @@ pub(crate) async fn run(global: &Global, doctor: &Doctor) -> CliResult {
         checks.extend(pins::check(&selected.config, &inventory));
         checks.extend(pins::check_named_tools(&selected.config, &inventory));
         checks.extend(running.check_metrics(&selected.config.kernel));
-        checks.extend(outgoing::check(&selected.config.kernel, &folder).await);
+        checks.extend(outgoing::check(kernel, &folder).await);
+        checks.extend(tls::check(&kernel.http, &folder));
         if let Some(store) = store {
             checks.extend(names::check(global, &*store, &selected.config, &inventory).await);
             let unknown = unknown_limited_agents(global, &*store, &selected.config).await;

@@ -8,11 +8,12 @@ use clap::Args;
 use mgp_client_sdk::Client;
 use mgp_types::method::{
     KernelApprovals, KernelInfo, KernelReload, KernelServers, KernelSessions, KernelStop,
+    KernelWebhooks,
 };
 use mgp_types::mgp::{
     KernelApprovalsParams, KernelFinding, KernelInfoParams, KernelInfoResult, KernelReloadParams,
     KernelReloadResult, KernelServersParams, KernelSession, KernelSessionsParams, KernelStopParams,
-    ServerState,
+    KernelWebhook, KernelWebhooksParams, ServerState,
 };
 use serde::Serialize;
 use tokio::time::{sleep, timeout};
@@ -24,6 +25,7 @@ use crate::args::Global;
 use crate::exit::{CliResult, Failure};
 use crate::lock::{self, LockAttempt};
 use crate::output::{ActionReport, Cell, Color, Output, Render, plural, print};
+use crate::redaction::without_paths;
 use crate::{control, state, state_option, time_args};
 
 /// The default time that `mgp stop` gives the kernel's running calls to finish.
@@ -88,6 +90,8 @@ pub(crate) struct Status {
     waiting_transactions: usize,
     /// The servers that do not work, each with the reason.
     failing: BTreeMap<String, String>,
+    /// The webhooks and the places for notifications whose last delivery failed, each with the reason.
+    failing_webhooks: BTreeMap<String, String>,
 }
 
 impl Status {
@@ -134,6 +138,7 @@ impl Render for Status {
             let name = if at == 0 { "failing" } else { "" };
             out.hint(format!("  {name:10}{server}: {why}; `mgp doctor {server}`"));
         }
+        render_webhooks(&self.failing_webhooks, out);
         self.render_waiting(out);
         for (name, text) in [("state", &info.state), ("socket", &info.socket), ("http", &info.http)]
         {
@@ -171,6 +176,21 @@ impl Render for Reloaded {
         }
         render_findings(&self.0.findings, out);
     }
+}
+
+/// Writes a line for each failing webhook, without the paths of URLs, which can be secrets.
+fn render_webhooks(failing: &BTreeMap<String, String>, out: &mut Output) {
+    for (at, (target, why)) in failing.iter().enumerate() {
+        let name = if at == 0 { "webhooks" } else { "" };
+        let (target, why) = (without_paths(target), without_paths(why));
+        out.hint(format!("  {name:10}{target}: {why}; `mgp webhooks`"));
+    }
+}
+
+/// Returns the webhooks whose last delivery failed, each with the reason.
+fn failing_webhooks(webhooks: Vec<KernelWebhook>) -> BTreeMap<String, String> {
+    let failing = webhooks.into_iter();
+    failing.filter_map(|webhook| Some((webhook.url, webhook.last_error?))).collect()
 }
 
 /// Writes findings about the configuration, each with its place in the file.
@@ -224,6 +244,7 @@ pub(crate) async fn status(global: &Global) -> CliResult {
     let servers = client.request::<KernelServers>(&KernelServersParams::new()).await?.servers;
     let failing = servers.into_iter().filter(|server| server.status != ServerState::Connected);
     let failing = failing.filter_map(|server| Some((server.id, server.error?))).collect();
+    let webhooks = client.request::<KernelWebhooks>(&KernelWebhooksParams::new()).await?.webhooks;
     let status = Status {
         info,
         waiting_approvals,
@@ -231,6 +252,7 @@ pub(crate) async fn status(global: &Global) -> CliResult {
         waiting_questions,
         waiting_transactions,
         failing,
+        failing_webhooks: failing_webhooks(webhooks),
     };
     print(global, &status)
 }
@@ -302,4 +324,22 @@ pub(crate) async fn sessions(global: &Global, sessions: &Sessions) -> CliResult 
     let mut params = KernelSessionsParams::new();
     params.agent_id.clone_from(&sessions.agent);
     print(global, &SessionList(client.request::<KernelSessions>(&params).await?.sessions))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failing_webhook_is_shown_without_the_path_of_its_url() {
+        let mut failed = KernelWebhook::new("https://hooks.example/in/s3cret", 0_u64, 1_u64);
+        failed.last_error = Some("`https://hooks.example/in/s3cret` did not answer".to_owned());
+        let works = KernelWebhook::new("kernel.notify.phone", 1_u64, 0_u64);
+        let mut out = Output::default();
+        render_webhooks(&failing_webhooks(vec![failed, works]), &mut out);
+        let shown = out.text();
+        assert!(shown.starts_with("  webhooks  https://hooks.example"), "{shown}");
+        assert!(shown.ends_with("; `mgp webhooks`\n") && shown.lines().count() == 1, "{shown}");
+        assert!(!shown.contains("s3cret"), "{shown}");
+    }
 }

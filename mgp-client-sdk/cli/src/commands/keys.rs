@@ -164,7 +164,6 @@ impl Render for KeyList {
     }
 }
 
-/// Parses the name of a tenant.
 fn tenant_name(name: &str) -> Result<String, String> {
     let is_valid = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     if (1..=128).contains(&name.len()) && name.chars().all(is_valid) {

@@ -26,7 +26,7 @@ use mgp_types::service::{Principal, ServerId};
 use tokio::time::timeout;
 
 use super::known_names::{check_running, no_server};
-use super::probe;
+use super::probe::{self, SentCredentials};
 use crate::args::{ConfigArg, Global};
 use crate::exit::{CliResult, Failure};
 use crate::output::{ActionReport, plural};
@@ -43,6 +43,9 @@ const START_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The maximum length of the address that a user pastes to complete a login, in bytes.
 const MAX_PASTED_BYTES: u64 = 16 * 1024;
+
+/// The maximum number of lines that are read until one of them is that address.
+const MAX_PASTED_LINES: u32 = 10;
 
 /// `mgp servers login`.
 #[derive(Clone, Debug, Args)]
@@ -99,10 +102,15 @@ impl LoginArg {
     /// Checks that the server supports logins, and, if an agent was named, that each agent has its own login there.
     fn check_owner(&self, server: &ServerConfig) -> CliResult {
         let id = &self.server;
-        let TargetConfig::Url { auth, .. } = &server.target else {
+        let TargetConfig::Url { auth, headers, .. } = &server.target else {
             let what = format!("`{id}` is a program; only servers at a `url` have logins");
             return Err(Failure::usage(what));
         };
+        if headers.keys().any(|name| name.eq_ignore_ascii_case("authorization")) {
+            return Err(Failure::usage(format!(
+                "`{id}` has `Authorization` in its `headers`, which is used instead of a login; remove it first"
+            )));
+        }
         if auth.grant == AuthGrant::ClientCredentials {
             let what = format!("`{id}` has `client_credentials` in its `auth`, so nobody logs in");
             return Err(Failure::usage(what));
@@ -309,7 +317,6 @@ pub(super) fn configured_in(file: &Path, id: &str) -> Option<(ServerConfig, Prox
     Some((server, mgp_kernel::proxy(&config.kernel)))
 }
 
-/// Returns the OAuth client for a server.
 async fn oauth(server: ServerConfig, proxy: &Proxy, state: &Path) -> CliResult<OAuth> {
     let ExpandedTarget::Url { url, auth, .. } = expand(&server, state).await? else {
         return Err(Failure::failed(format!("`{}` is no longer at a `url`", server.id)));
@@ -345,6 +352,7 @@ async fn authorize(
         oauth.browser(browser_here(is_registered))
     };
     let headers = probe::headers(&headers).map_err(Failure::failed)?;
+    let sent = SentCredentials::new(&headers, true);
     let builder = Client::builder("mgp", env!("CARGO_PKG_VERSION"))
         .init_timeout(login.timeout.saturating_mul(2))
         .era(server.era.into())
@@ -366,7 +374,7 @@ async fn authorize(
             let failed = |error: Arc<AuthError>| probe::login_error(&error, &server.id);
             oauth.log_in().await.map_err(failed).map_err(Failure::failed)?;
         }
-        Err(error) => return Err(Failure::failed(probe::error_chain(&error, &server.id))),
+        Err(error) => return Err(Failure::failed(probe::error_chain(&error, &server.id, sent))),
     }
     Ok(oauth)
 }
@@ -412,6 +420,23 @@ fn show(text: &str) {
     let _ = writeln!(io::stderr(), "{text}");
 }
 
+/// Reads the address that the browser shows after the login. For any other line, e.g. an empty one, asks again.
+fn read_pasted(mut input: impl io::BufRead) -> io::Result<String> {
+    const BEGIN: &str = probe::REDIRECT_URI;
+    for _ in 0..MAX_PASTED_LINES {
+        let mut line = String::new();
+        if io::Read::take(&mut input, MAX_PASTED_BYTES).read_line(&mut line)? == 0 {
+            break;
+        }
+        let address = line.trim();
+        if address.starts_with(BEGIN) {
+            return Ok(address.to_owned());
+        }
+        show(&format!("The address of that page begins with {BEGIN}; paste it:"));
+    }
+    Err(io::Error::other(format!("no address that begins with {BEGIN} was pasted")))
+}
+
 /// A browser on another device: the person pastes the redirect address back, or enters a code there.
 struct OtherDevice;
 
@@ -425,13 +450,9 @@ impl Browser for OtherDevice {
         show(&format!(
             "To log in, open this address in any browser:\n\n  {url}\n\nIt then shows a page that cannot be reached. Paste the address of that page:"
         ));
-        let pasted = tokio::task::spawn_blocking(|| {
-            let mut line = String::new();
-            io::Read::take(io::stdin().lock(), MAX_PASTED_BYTES).read_line(&mut line).map(|_| line)
-        });
-        let line = pasted.await.map_err(|error| AuthError::browser(error.to_string()))?;
-        let line = line.map_err(|error| AuthError::browser(error.to_string()))?;
-        Ok(line.trim().to_owned())
+        let pasted = tokio::task::spawn_blocking(|| read_pasted(io::stdin().lock()));
+        let read = pasted.await.map_err(|error| AuthError::browser(error.to_string()))?;
+        read.map_err(|error| AuthError::browser(error.to_string()))
     }
 
     fn is_elsewhere(&self) -> bool {
@@ -447,5 +468,25 @@ impl Browser for OtherDevice {
             let _ = write!(text, ", or open\n\n  {complete}\n");
         }
         show(&text);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_that_is_not_the_address_of_the_login_is_asked_for_again() {
+        let address = format!("{}?code=c&state=s", probe::REDIRECT_URI);
+        let pasted = format!("\nc\n  {address}  \n");
+        assert_eq!(read_pasted(pasted.as_bytes()).unwrap(), address);
+    }
+
+    #[test]
+    fn input_without_the_address_of_the_login_ends_with_the_reason() {
+        for pasted in ["", "c\n", &"c\n".repeat(1_000)] {
+            let error = read_pasted(pasted.as_bytes()).unwrap_err().to_string();
+            assert!(error.contains("begins with http://127.0.0.1:8976/callback"), "{error}");
+        }
     }
 }

@@ -227,7 +227,7 @@ fn fetch(
 fn credentials() -> Credentials {
     let mut credentials = Credentials::default();
     for (name, value) in std::env::vars_os() {
-        // Neither headers nor queries can contain what is not text.
+        // Only a variable that is valid UTF-8 can be sent in a header or a query.
         let (Ok(name), Ok(value)) = (name.into_string(), value.into_string()) else { continue };
         if let Some(header) = name.strip_prefix(HEADER) {
             credentials.headers.push((header.to_ascii_lowercase().replace('_', "-"), value));

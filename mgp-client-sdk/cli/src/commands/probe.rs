@@ -30,9 +30,11 @@ use serde::Deserialize;
 use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 
+mod sent_credentials;
 mod stderr_tail;
 mod unreadable;
 
+pub(super) use sent_credentials::SentCredentials;
 use stderr_tail::StderrTail;
 pub(super) use stderr_tail::best_of;
 pub(super) use unreadable::UnreadableTool;
@@ -247,6 +249,7 @@ impl Prober {
             .era(server.era.into());
         let builder = mgp_kernel::offer_extensions(builder, &self.kernel, server);
         let ExpandedServer { id, target: reach, .. } = expanded;
+        let mut sent = SentCredentials::None;
         let connected = match reach {
             ExpandedTarget::Program { command, args, cwd, env } => {
                 let path = env.get("PATH").map(Expanded::as_str);
@@ -275,9 +278,11 @@ impl Prober {
                     // Even if each agent has its own login, the list of tools is read with the shared login.
                     self.logins.credentials(LoginServer { id, url: url.clone(), auth: *auth }, None)
                 });
+                let login = login.flatten();
+                sent = SentCredentials::new(&headers, login.is_some());
                 let builder = builder.http(|config| {
                     config.headers.extend(headers);
-                    config.credentials = login.flatten();
+                    config.credentials = login;
                     config.proxy = self.logins.proxy().clone();
                 });
                 match transport {
@@ -287,7 +292,7 @@ impl Prober {
             }
             _ => return Err("its transport is not supported by this program".into()),
         };
-        connected.map_err(|error| error_chain(&error, &server.id))
+        connected.map_err(|error| error_chain(&error, &server.id, sent))
     }
 }
 
@@ -417,7 +422,11 @@ fn is_program(file: &Path) -> bool {
 }
 
 /// Returns the text of an error and of its sources, without repeated sentences.
-pub(super) fn error_chain(error: &mgp_client_sdk::Error, id: &ServerId) -> String {
+pub(super) fn error_chain(
+    error: &mgp_client_sdk::Error,
+    id: &ServerId,
+    sent: SentCredentials,
+) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(error) = source {
@@ -425,16 +434,20 @@ pub(super) fn error_chain(error: &mgp_client_sdk::Error, id: &ServerId) -> Strin
             return failed.to_string();
         }
         if let Some(error) = error.downcast_ref::<Arc<AuthError>>()
-            && matches!(**error, AuthError::NoClient { .. } | AuthError::ForeignIssuer { .. })
+            && matches!(
+                **error,
+                AuthError::NoClient { .. }
+                    | AuthError::Registration { .. }
+                    | AuthError::ForeignIssuer { .. }
+                    | AuthError::IssuerMismatch { .. }
+            )
         {
             return login_error(error, id);
         }
         // Replace the SDK's text, which names functions of the SDK that users of the program do not know.
         let status = error.downcast_ref::<HttpFailure>();
         if let Some(HttpFailure::Status(401) | HttpFailure::StatusWithError(401)) = status {
-            return format!(
-                "`{id}` refuses the credentials that it was sent (HTTP 401); correct the `headers` of its entry, or remove them and run `mgp servers login {id}`"
-            );
+            return sent.refused_by(id);
         }
         let sentence = error.to_string();
         if !text.contains(&sentence) {
@@ -452,6 +465,18 @@ pub(super) fn login_error(error: &AuthError, id: &ServerId) -> String {
         AuthError::NoClient { issuer } => format!(
             "`{issuer}` accepts no registrations: register `mgp` there by hand with the redirect URI {REDIRECT_URI}, and write its `client_id` into `auth` of `{id}`"
         ),
+        // A registration can be repeated after a failure of the endpoint.
+        AuthError::Registration { error: status, .. } if !status.starts_with("status 5") => {
+            format!(
+                "{error}; register `mgp` there by hand with the redirect URI {REDIRECT_URI}, and write its `client_id` into `auth` of `{id}`"
+            )
+        }
+        AuthError::IssuerMismatch { asked, found }
+            if asked.strip_suffix('/') == Some(found.as_str())
+                && found.matches('/').count() == 2 =>
+        {
+            format!("{error}; write `issuer = \"{found}\"` into `auth` of `{id}`")
+        }
         AuthError::ForeignIssuer { expected, found } => format!(
             "the client of `{id}` is registered at `{expected}`, but the server now names {found}; if you trust the change, write the new one as `issuer` into its `auth`"
         ),
@@ -491,6 +516,31 @@ mod tests {
             let tool = mgp_server_sdk::Tool::new("t0", "Adds.", || async { "0" });
             let client = TestClient::new(Server::new("pages", "1").tool(tool).layer(pages)).await;
             assert_eq!(list(&client).await.unwrap().len(), expected);
+        }
+    }
+
+    #[test]
+    fn a_refused_registration_names_the_key_for_a_client_and_a_failed_one_does_not() {
+        for (error, is_refused) in [("invalid_client_metadata", true), ("status 503", false)] {
+            let (issuer, error) = ("https://one.example".to_owned(), error.to_owned());
+            let error = AuthError::Registration { issuer, error, description: String::new() };
+            let text = login_error(&error, &"tracker".into());
+            assert!(text.contains("refused to register"), "{text}");
+            assert_eq!(text.contains("into `auth` of `tracker`"), is_refused, "{text}");
+        }
+    }
+
+    #[test]
+    fn an_issuer_that_differs_by_the_slash_after_its_host_is_an_error_with_the_remedy() {
+        for (asked, found, has_remedy) in [
+            ("https://one.example/", "https://one.example", true),
+            ("https://one.example/t/", "https://one.example/t", false),
+            ("https://one.example", "https://one.example/", false),
+        ] {
+            let (asked, found) = (asked.to_owned(), found.to_owned());
+            let text = login_error(&AuthError::IssuerMismatch { asked, found }, &"tracker".into());
+            assert!(text.contains("must be identical"), "{text}");
+            assert_eq!(text.contains("`issuer = \"https://one.example\"`"), has_remedy, "{text}");
         }
     }
 

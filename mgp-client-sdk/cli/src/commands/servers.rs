@@ -86,7 +86,6 @@ pub(crate) enum Servers {
     },
 }
 
-/// Runs the subcommand.
 pub(crate) async fn run(global: &Global, servers: &Servers) -> CliResult {
     match servers {
         Servers::Ls { server } => list::run(global, server.as_deref()).await,
@@ -115,7 +114,6 @@ pub(crate) struct ConfiguredServer {
     config: ConfigArg,
 }
 
-/// Enables or disables a server in the configuration.
 async fn set_enabled(global: &Global, arg: &ConfiguredServer, is_enabled: bool) -> CliResult {
     let id = &arg.server;
     let own = ConfigFile::open(arg.config.file_to_edit()?)?;

@@ -17,7 +17,7 @@ use crate::args::{ConfigArg, Global};
 use crate::exit::{CliResult, Failure};
 use crate::output::{ActionReport, Output, Render, print};
 use crate::replace_file::replace_file;
-use crate::{control, socket, state, this_program};
+use crate::{control, http_access, socket, state, this_program};
 
 /// The name of the unit of systemd.
 const UNIT: &str = "mgp.service";
@@ -305,6 +305,10 @@ fn check_kept_options(file: &Path, new: &str) -> CliResult {
 }
 
 async fn install(global: &Global, install: &Install, manager: Manager, file: &Path) -> CliResult {
+    // Otherwise the service manager would restart, without end, a kernel that cannot listen.
+    if let Some(address) = &install.http {
+        http_access::check_address(address)?;
+    }
     let running = control::admit_and_connect(global).await?;
     let state_folder = state::create_folder(global)?;
     let text = manager.describe(&Description::new(global, install)?);

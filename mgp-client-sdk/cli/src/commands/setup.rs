@@ -162,7 +162,7 @@ impl HostReport {
         if is_empty {
             let agent = &self.agent;
             out.hint(format!(
-                "    no server is ready for {agent}: `mgp access grant {agent} SERVER` lets it use one, `mgp access matrix` shows them all"
+                "    no server that {agent} may use is ready: `mgp doctor` explains it; `mgp access grant {agent} SERVER` lets it use another"
             ));
         }
         if !self.recorded.is_empty() {
@@ -474,6 +474,8 @@ mod tests {
         let denied = || host("cursor", None, &["`mcp.json` cannot be written"]);
         let both = shown(vec![denied(), host("zed", Some(1), &[])]);
         assert!(both.contains("next: restart zed, and"), "{both}");
+        let idle = shown(vec![host("zed", Some(0), &[])]);
+        assert!(idle.contains("no server that zed may use is ready: `mgp doctor`"), "{idle}");
         let alone = shown(vec![denied()]);
         assert!(!alone.contains("restart") && !alone.contains("nothing to change"), "{alone}");
     }

@@ -368,10 +368,16 @@ pub(crate) async fn run(global: &Global, tools: &Tools) -> CliResult {
 }
 
 async fn search(global: &Global, search: &Search) -> CliResult {
+    let query = search.query.join(" ");
+    // The kernel answers an empty query with the first tools of the list, all with the same score.
+    if query.trim().is_empty() {
+        let what = "the purpose is empty; describe what the tool is for, e.g. `mgp tools search read a file`, or use `mgp tools ls` to list all tools";
+        return Err(Failure::usage(what));
+    }
     let agent = viewed_agent(global, search.agent.as_deref()).await?;
     let client = control::connect_or_start_as(global, &agent).await?;
     let mut params = DiscoverToolsParams::new();
-    params.query = Some(search.query.join(" "));
+    params.query = Some(query);
     params.max_results = Some(search.most.get());
     params.strategy = search.strategy.as_deref().map(SearchStrategy::from);
     // The kernel does not record searches with `explain`, so a trial does not count as a wish of the agent.

@@ -91,7 +91,6 @@ pub(crate) struct Files {
     badge: Option<PathBuf>,
 }
 
-/// The table of rules.
 #[derive(Debug, Serialize)]
 struct Rules {
     rules: Vec<&'static RuleInfo>,

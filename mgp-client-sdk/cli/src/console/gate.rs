@@ -120,7 +120,6 @@ fn name_of(host: &str) -> &str {
     }
 }
 
-/// Returns a header as text.
 pub(super) fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name).and_then(|value| value.to_str().ok())
 }

@@ -164,7 +164,6 @@ fn answers(viewer: &Viewer) -> Markup {
     }
 }
 
-/// Grants or denies access.
 pub(super) async fn grant(State(console): Shared, entered: Entered) -> Response {
     let done = match own(&entered) {
         Ok(()) => grant_access(&console, &entered.viewer, &entered.form).await,

@@ -15,7 +15,7 @@ use crate::commands::audit::number;
 /// The type of the audit record of a question to an operator.
 pub(super) const ASKED: &str = "dev.cloto.approval_requested";
 
-/// The type of the audit record of the answer to such a question.
+/// The type of the audit record of an operator's answer to a question.
 pub(super) const ANSWERED: &str = "dev.cloto.approval_decided";
 
 /// The maximum number of records of one trace, and of one page of a search.

@@ -26,6 +26,7 @@ use super::terminal;
 use super::times;
 use super::waiting::Waiting;
 use super::{Console, PageError, Shared, shown};
+use crate::commands::approvals::already_decided;
 use crate::commands::audit::Entry;
 use crate::commands::callbacks::open_questions;
 use crate::commands::tools::needs_decision;
@@ -191,7 +192,7 @@ pub(super) async fn one_definition(
     .await
 }
 
-/// Returns a definition that needs no decision.
+/// Returns the section about a tool whose definition needs no decision.
 fn settled_definition(viewer: &Viewer, tool: &KernelTool) -> Markup {
     let texts = viewer.texts;
     html! {
@@ -366,14 +367,7 @@ fn check_unchanged(approval: &KernelApproval, seen: &str) -> CliResult {
     if approval.state == seen {
         return Ok(());
     }
-    let mut text = format!("`{}` is {} already", approval.id, approval.state);
-    if let Some(by) = &approval.decided_by {
-        text.extend([", by ", by]);
-    }
-    if let Some(reason) = &approval.justification {
-        text.extend([": ", reason]);
-    }
-    Err(Failure::failed(text))
+    Err(already_decided(approval))
 }
 
 /// Denies a call, and also denies its agent the tool from now on.

@@ -70,7 +70,6 @@ pub(super) fn enter_guard(viewer: &Viewer) -> Markup {
     }
 }
 
-/// Returns the URL of a path of the console.
 pub(super) fn url(console: &Console, path: &str) -> String {
     format!("{}{}", console.gate.base(), if path == "/" { "" } else { path })
 }

@@ -40,7 +40,6 @@ pub(super) enum Login {
     Credential { auth: Box<AuthLayer>, wrong: Mutex<WrongLogins> },
 }
 
-/// A login that was refused.
 #[derive(Debug, PartialEq, Eq)]
 enum Refused {
     /// The link or the credential of the login is not valid.

@@ -138,7 +138,6 @@ pub(crate) struct ServedConsole {
     pub(crate) is_tls: bool,
 }
 
-/// The result of a page or an action.
 type PageResult = Result<Response, PageError>;
 
 /// The failure of a page: the HTTP status, and the reason for the person who requested the page.

@@ -129,6 +129,7 @@ pub(super) async fn connect(
     let (served, (reader, writer)) = (served.clone(), tokio::io::split(far));
     tokio::spawn(async move {
         let client = ServedClient::Console;
+        let _guard = served.add_client(&principal, client);
         served.serve_connection(reader, writer, principal, Some(grant), client).await
     });
     let (reader, writer) = tokio::io::split(near);

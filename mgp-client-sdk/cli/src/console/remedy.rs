@@ -13,7 +13,6 @@ use super::questions::{Questions, approval_id, detail, tenant};
 /// The duration of the grants that the links propose.
 const TERM: &str = "1h";
 
-/// A call that was refused.
 struct Refused<'a> {
     agent: &'a str,
     server: &'a str,
@@ -124,7 +123,7 @@ impl Refused<'_> {
         format!("/definition/{}", segment(&format!("{}.{}", self.server, self.tool)))
     }
 
-    /// Returns the page that shows which rules decide about such a call, with its arguments if they are kept.
+    /// Returns the page that shows which rules decide about the refused call, with its arguments if they are kept.
     fn rule(&self) -> String {
         let tool = format!("{}.{}", self.server, self.tool);
         let kept = kept_arguments(self.event).unwrap_or_default();

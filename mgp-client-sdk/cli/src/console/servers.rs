@@ -28,11 +28,10 @@ use crate::exit::Failure;
 
 const LOG_LINES: u64 = 200;
 
-/// The time for which the answer to an action waits for its end; a longer start or stop goes on. It is shorter than the
-/// time limit of most proxies, also twice.
+/// The time for which the answer to an action waits for its end; a longer start or stop continues. Even twice this time
+/// is shorter than the time limit of most proxies.
 const ACTION_TIMEOUT: Duration = Duration::from_secs(25);
 
-/// The actions on a server.
 const ACTIONS: [&str; 4] = ["start", "restart", "drain", "stop"];
 
 pub(super) async fn page(
@@ -94,7 +93,6 @@ fn servers_table(
     table(texts.servers, &heads, &rows)
 }
 
-/// Returns the clients of the kernel.
 fn clients(viewer: &Viewer, info: &KernelInfoResult) -> Markup {
     let texts = viewer.texts;
     let rows = html! {

@@ -16,7 +16,6 @@ const SESSION_TTL: Duration = Duration::from_hours(12);
 /// The maximum number of sessions; a further one ends the oldest.
 const MAX_SESSIONS: usize = 64;
 
-/// All sessions of a console.
 #[derive(Default)]
 pub(super) struct Sessions(Mutex<Vec<Session>>);
 

@@ -4,7 +4,6 @@ use axum::http::{HeaderMap, header};
 
 macro_rules! texts {
     ($($name:ident: $english:literal, $german:literal;)*) => {
-        /// The texts of the pages in one language.
         #[derive(Debug)]
         pub(super) struct Texts {
             $(pub(super) $name: &'static str,)*

@@ -14,7 +14,6 @@ pub(crate) use passphrase::{MAX_PASSPHRASE_BYTES, MIN_PASSPHRASE_CHARS, Passphra
 /// The remedy for a process that a host started.
 const OUTSIDE_REMEDY: &str = "run it in a terminal outside the host, or set `operator.proof = \"passphrase\"` under `[kernel]`";
 
-/// The remedy for a process that a server started.
 const SERVER_REMEDY: &str = "only a process that no server started can be an operator";
 
 /// The remedy for a process without a terminal.

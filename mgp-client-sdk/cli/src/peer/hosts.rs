@@ -41,7 +41,6 @@ struct Host {
     agent: String,
 }
 
-/// All known hosts.
 #[derive(Debug, Default)]
 pub(crate) struct HostTable(Vec<Host>);
 

@@ -9,7 +9,7 @@ use crate::socket::{AsyncStream, process_id};
 #[derive(Debug)]
 pub(crate) struct Peer(Option<PeerProcess>);
 
-/// The known hosts; on this system the kernel cannot tell them apart.
+/// The known hosts; on this system the kernel cannot distinguish them.
 #[derive(Debug, Default)]
 pub(crate) struct Hosts(());
 
@@ -31,7 +31,6 @@ impl Hosts {
         super::own_place()
     }
 
-    /// Admits every agent.
     pub(crate) fn admit_agent(
         &self,
         _: &Peer,
@@ -42,6 +41,6 @@ impl Hosts {
         Ok(())
     }
 
-    /// Does nothing, because on this system the kernel cannot tell hosts apart.
+    /// Does nothing, because on this system the kernel cannot distinguish hosts.
     pub(crate) fn admit_own_host(&self, _: &str) {}
 }

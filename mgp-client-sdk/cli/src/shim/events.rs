@@ -27,7 +27,6 @@ struct Subscription {
     last: u64,
 }
 
-/// A message that names a subscription.
 #[derive(Deserialize)]
 struct Named {
     subscription_id: String,

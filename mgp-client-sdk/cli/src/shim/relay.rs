@@ -75,7 +75,7 @@ pub(super) fn run(
         loop {
             let Some(is_wanted) = relay.wait() else { return Ok(()) };
             let next = connect(is_wanted);
-            match next.and_then(|next| next.map(|stream| relay.open(stream)).transpose()) {
+            match next.and_then(|next| next.map_or(Ok(None), |stream| relay.open(stream))) {
                 Ok(Some(next)) => {
                     lines = next;
                     break;
@@ -129,7 +129,7 @@ impl Relay {
         let mut lines = LineReader::new(input);
         while let Ok(Some(received)) = lines.next() {
             let Some((kernel, out)) = self.take_from_host(received) else { continue };
-            // If the write fails, the kernel is gone; the thread that reads from the kernel notices this too.
+            // If the write fails, the kernel has ended; the thread that reads from the kernel notices this too.
             let _ = (&*kernel).write_all(out.as_deref().unwrap_or(received));
             self.state().is_sending = false;
             self.changed.notify_all();
@@ -188,7 +188,7 @@ impl Relay {
             let waited = self.changed.wait_while(state, is_sending);
             let state = waited.unwrap_or_else(PoisonError::into_inner);
             if let Some(kernel) = &state.kernel {
-                // If the write fails, the kernel is gone, which the caller notices.
+                // If the write fails, the kernel has ended, which the caller notices.
                 let _ = (&**kernel).write_all(&confirmed);
             }
         }
@@ -232,8 +232,9 @@ impl Relay {
         )))
     }
 
-    /// Repeats the host's handshake and settings with the next kernel.
-    fn open(&self, stream: Stream) -> CliResult<LineReader<Stream>> {
+    /// Repeats the host's handshake and settings with the next kernel. Returns `None` if that kernel reports during the
+    /// handshake that it is about to end; no other request was sent to it then.
+    fn open(&self, stream: Stream) -> CliResult<Option<LineReader<Stream>>> {
         let mut lines = LineReader::new(stream.try_clone()?);
         let opening = self.state().session.opening();
         if let Some(opening) = opening {
@@ -243,6 +244,9 @@ impl Relay {
                 let Some(received) = lines.next()? else {
                     return Err(Failure::failed("the next kernel ended during the handshake"));
                 };
+                if received.split_inclusive(|byte| *byte == b'\n').any(is_leaving) {
+                    return Ok(None);
+                }
                 // During the handshake the kernel sends only its response, which the host must not receive a second
                 // time.
                 let _ = rewrite(received, |line| self.state().session.note_kernel(line));
@@ -259,7 +263,7 @@ impl Relay {
             let _ = kernel.shutdown(Shutdown::Write);
         }
         self.changed.notify_all();
-        Ok(lines)
+        Ok(Some(lines))
     }
 }
 
@@ -285,4 +289,40 @@ fn rewrite(received: &[u8], mut note: impl FnMut(&[u8]) -> Forward) -> Option<Ve
         }
     }
     out
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::io::Read as _;
+
+    use mgp_types::method::{Initialize, Initialized, Notification as _, Request as _, ToolsCall};
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn a_kernel_that_ends_during_the_handshake_leaves_the_requests_to_the_next_one() {
+        let relay = Relay::default();
+        let note_host = |line: Value| {
+            let _ = relay.state().session.note_host(format!("{line}\n").as_bytes());
+        };
+        note_host(json!({"jsonrpc": "2.0", "id": 1, "method": Initialize::METHOD, "params": {}}));
+        note_host(json!({"jsonrpc": "2.0", "method": Initialized::METHOD}));
+        let _ = relay.state().session.hold();
+        let params = json!({"name": "t"});
+        note_host(
+            json!({"jsonrpc": "2.0", "id": 2, "method": ToolsCall::METHOD, "params": params}),
+        );
+        assert!(relay.end_kernel().is_some());
+
+        let (mut kernel, stream) = Stream::pair().unwrap();
+        kernel.write_all(b"{\"jsonrpc\":\"2.0\",\"method\":\"shim/leaving\"}\n").unwrap();
+        assert!(relay.open(stream).unwrap().is_none());
+        let mut received = String::new();
+        kernel.read_to_string(&mut received).unwrap();
+        let has = |method: &str| received.contains(method);
+        assert!(has(Initialize::METHOD) && !has(ToolsCall::METHOD), "{received}");
+        assert!(relay.state().session.has_held());
+        assert_eq!(relay.wait(), Some(true), "a kernel is started for the request");
+    }
 }

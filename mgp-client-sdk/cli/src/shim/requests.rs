@@ -28,11 +28,11 @@ struct OpenRequest {
 /// The occasions on which a request is sent again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Repeat {
-    /// Never: the kernel may have executed the request.
+    /// The request is never sent again, because the kernel may have executed it.
     Never,
-    /// With the next kernel only, because the current one did not start the request.
+    /// The request is sent to the next kernel only, because the current one did not start it.
     Once,
-    /// With each kernel: a `subscriptions/listen` request.
+    /// The request is sent to each further kernel: a `subscriptions/listen` request.
     Always,
 }
 

@@ -55,7 +55,6 @@ pub(super) struct Session {
     requests: OpenRequests,
     /// The ids, as the host knows them, of unanswered questions, i.e. requests of the kernel to the host.
     questions: HashSet<Id>,
-    /// The host's subscriptions to events.
     events: EventSubscriptions,
     /// The ids of requests that the shim has repeated, whose responses the host must not receive.
     repeated: HashSet<Id>,

@@ -88,7 +88,7 @@ pub(super) struct Listener {
     key: Arc<Key>,
 }
 
-/// The check that a connection is of the same user.
+/// The check that a connection belongs to the same user.
 #[derive(Clone, Debug)]
 pub(super) struct UserCheck(Arc<Key>);
 

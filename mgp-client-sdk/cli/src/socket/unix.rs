@@ -16,7 +16,6 @@ pub(crate) type Stream = std::os::unix::net::UnixStream;
 /// A connection of an async runtime.
 pub(crate) type AsyncStream = tokio::net::UnixStream;
 
-/// Connects to the kernel that listens at a path.
 pub(crate) fn connect(path: &Path) -> io::Result<Stream> {
     Stream::connect(path)
 }
@@ -52,7 +51,7 @@ pub(crate) fn process_id(stream: &AsyncStream) -> Option<u32> {
 #[derive(Debug)]
 pub(super) struct Listener(UnixListener);
 
-/// The check that a connection is of the same user.
+/// The check that a connection belongs to the same user.
 #[derive(Clone, Debug)]
 pub(super) struct UserCheck(());
 

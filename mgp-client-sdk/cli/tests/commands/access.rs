@@ -133,6 +133,7 @@ fn a_name_that_nothing_has_is_refused() {
     );
     home.fail(2, &["audit", "query", "--limit", "0"], "--limit");
     home.fail(2, &["tools", "search", "read", "--most", "0"], "--most");
+    home.fail(2, &["tools", "search", " "], "`mgp tools ls`");
     home.fail(
         2,
         &["permissions", "ls", "fiels"],

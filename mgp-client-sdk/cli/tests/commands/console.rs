@@ -8,7 +8,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use mgp_testkit::until_blocking;
+use mgp_testkit::{KilledChild, until_blocking};
 use serde_json::Value;
 
 use crate::kernel::Kernel;
@@ -20,7 +20,7 @@ pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
 /// A running console with a browser that has logged in; dropping this value ends both.
 pub(crate) struct Browser {
     /// The process of `mgp console`; `None` if another `Browser` of the same console holds it.
-    pub(crate) console: Option<Child>,
+    pub(crate) console: Option<KilledChild>,
     pub(crate) address: String,
     pub(crate) base: String,
     pub(crate) cookie: String,
@@ -100,7 +100,7 @@ impl Browser {
         let (address, path) = link.strip_prefix("http://").unwrap().split_once('/').unwrap();
         let (base, key) = path.split_once("/login?key=").unwrap();
         let mut browser = Self {
-            console: Some(console),
+            console: Some(KilledChild(console)),
             address: address.to_owned(),
             base: format!("/{base}"),
             cookie: String::new(),
@@ -181,15 +181,6 @@ impl Browser {
         let page = self.get(next);
         assert_eq!(page.status, 200, "{}", page.body);
         page.text()
-    }
-}
-
-impl Drop for Browser {
-    fn drop(&mut self) {
-        if let Some(console) = &mut self.console {
-            let _ = console.kill();
-            let _ = console.wait();
-        }
     }
 }
 

@@ -20,7 +20,6 @@ use crate::kernel::Kernel;
 use crate::program::program;
 use crate::world::Home;
 
-/// Returns the value of an attribute in a tag.
 fn attribute<'a>(tag: &'a str, name: &str) -> Option<&'a str> {
     tag.split_once(&format!(" {name}=\""))?.1.split('"').next()
 }

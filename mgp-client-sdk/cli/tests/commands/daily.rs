@@ -159,6 +159,9 @@ fn the_kernel_runs_as_a_service() {
     let unit = home.path(".config/systemd/user/mgp.service");
     assert!(run(&["service", "status"]).out.contains("not installed"));
     assert_eq!(run(&["service", "uninstall"]).code, Some(1));
+    let refused = run(&["service", "install", "--http", "1.2.3.4:99999"]);
+    assert!(refused.code == Some(2) && refused.err.contains("HOST:PORT"), "{refused:?}");
+    assert!(!unit.exists());
 
     home.write(".config/mgp/servers.toml", "");
     let mut kernel =

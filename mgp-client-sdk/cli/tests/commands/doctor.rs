@@ -303,6 +303,17 @@ fn missing_ambiguous_and_oversized_pins_are_found() {
     assert!(pins.iter().all(|check| check["level"] == "ok"), "{pins:?}");
 }
 
+#[test]
+fn a_long_list_of_tools_is_not_a_warning() {
+    let home = Home::new();
+    let args = "args = ['--tools', '200']\n";
+    let server = format!("[[servers]]\nid = 'many'\ncommand = '{}'\n{args}", program("echo"));
+    home.write(".config/mgp/servers.toml", &server);
+    let report = home.json("doctor", &["doctor", "many"]);
+    assert!(report["tokens"].as_u64().unwrap() > 10_000, "{report}");
+    assert_eq!(level(&report, "many"), "ok", "{report}");
+}
+
 /// Regression test: only the pinned tools were compared with their reserve, although the maximum left them no room.
 #[test]
 fn a_maximum_of_tokens_below_the_sum_of_its_parts_is_reported() {
@@ -410,6 +421,29 @@ url = "http://127.0.0.1:4319/whole"
         assert!(found.contains(expected), "{expected}: {found}");
     }
     assert!(!found.contains("sinks.whole"), "{found}");
+}
+
+#[test]
+fn an_expired_certificate_and_a_key_that_others_can_read_are_found() {
+    let home = Home::new();
+    home.write(
+        ".config/mgp/servers.toml",
+        "[kernel.http]\ntls_cert = '~/tls/cert.pem'\ntls_key = '~/tls/key.pem'\n",
+    );
+    let (report, code) = home.any_json("doctor", &["doctor", "--no-start"]);
+    assert!(printed(&report, "http").contains("TLS cannot be served: "), "{report}");
+    assert_eq!(code, Some(1), "{report}");
+    let certificate = include_str!("../../../tests/http/certificates/expired.pem");
+    home.write("tls/cert.pem", certificate);
+    home.write("tls/key.pem", include_str!("../../../tests/http/certificates/server.key.pem"));
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt as _;
+        fs::set_permissions(home.path("tls/key.pem"), fs::Permissions::from_mode(0o644)).unwrap();
+    }
+    let found = printed(&home.json("doctor", &["doctor", "--no-start"]), "http");
+    assert!(found.contains("cert.pem` expired on 2024-02-01"), "{found}");
+    assert_eq!(found.contains("key.pem` (mode 644)"), cfg!(unix), "{found}");
 }
 
 #[test]

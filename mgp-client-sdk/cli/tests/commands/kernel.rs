@@ -3,18 +3,18 @@
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::process::Stdio;
 
-use mgp_testkit::until_blocking;
+use mgp_testkit::{KilledChild, until_blocking};
 use serde_json::{Value, json};
 
 use crate::program::program;
 use crate::world::Home;
 
-/// A running kernel; dropping this value kills it.
+/// A running kernel; dropping this value kills it before its home is removed.
 pub(crate) struct Kernel {
+    child: KilledChild,
     pub(crate) home: Home,
-    child: Child,
 }
 
 impl Kernel {
@@ -40,7 +40,7 @@ impl Kernel {
             command.arg("--config").arg(config);
         }
         let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        let kernel = Self { home, child };
+        let kernel = Self { child: KilledChild(child), home };
         until_blocking("the kernel is ready", || ready.exists());
         kernel
     }
@@ -59,9 +59,7 @@ impl Kernel {
         let all = self.home.json("servers-ls", &["servers", "ls"]);
         all.as_array().unwrap().iter().find(|server| server["id"] == id).unwrap().clone()
     }
-}
 
-impl Kernel {
     /// Kills the kernel, and returns its home.
     pub(crate) fn killed(mut self) -> Home {
         self.child.kill().unwrap();
@@ -71,14 +69,7 @@ impl Kernel {
     /// Waits until the kernel has ended, and returns its home.
     pub(crate) fn into_home(mut self) -> Home {
         let _ = self.child.wait();
-        std::mem::replace(&mut self.home, Home::new())
-    }
-}
-
-impl Drop for Kernel {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.home
     }
 }
 

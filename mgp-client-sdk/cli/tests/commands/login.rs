@@ -8,7 +8,7 @@ use std::process::{Child, ChildStderr, Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
-use mgp_testkit::until_blocking;
+use mgp_testkit::{KilledChild, until_blocking};
 use serde_json::Value;
 
 use crate::kernel::Kernel;
@@ -23,7 +23,7 @@ struct World {
 /// A running test server of the workspace, which prints its address at the start.
 pub(crate) struct TestServer {
     pub(crate) origin: String,
-    child: Child,
+    _child: KilledChild,
 }
 
 impl TestServer {
@@ -38,18 +38,11 @@ impl TestServer {
         let mut child = command.args(arguments).stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        Self { origin: line.trim().to_owned(), child }
+        Self { origin: line.trim().to_owned(), _child: KilledChild(child) }
     }
 
     fn control(&self, what: &str) -> String {
         get(&format!("{}/test/{what}", self.origin)).1
-    }
-}
-
-impl Drop for TestServer {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
@@ -131,7 +124,8 @@ impl World {
 fn enter(page: &str, user: &str) {
     let (head, _) = get(&format!("{page}&user={user}"));
     let back = head.lines().find_map(|line| line.strip_prefix("location: ")).unwrap();
-    assert!(get(back).1.contains("Login complete"));
+    let page = get(back).1;
+    assert!(page.contains("the terminal shows the result") && !page.contains("complete"), "{page}");
 }
 
 #[track_caller]
@@ -198,6 +192,8 @@ fn a_login_lasts_until_it_is_revoked_and_then_names_its_remedy() {
     let server = world.server();
     assert_eq!(server["status"], "error", "{server}");
     assert!(server["error"].to_string().contains("expired or was revoked"), "{server}");
+    let checked = world.home().run(&["doctor", "tracker"]);
+    assert!(checked.err.contains("refresh token refused"), "the log has the reason: {checked:?}");
     world.log_in("bob", &[]);
     world.answers("x", "bob");
     assert_eq!(world.server()["error"], Value::Null);
@@ -207,6 +203,18 @@ fn a_login_lasts_until_it_is_revoked_and_then_names_its_remedy() {
     assert_eq!(world.revoked(), ["revoke refresh bob", "revoke access bob"]);
     world.refuses("x", LOGIN);
     world.home().fail(1, &["servers", "logout", "tracker"], "there is no login");
+}
+
+#[test]
+fn a_login_whose_tokens_are_refused_fails_with_the_status() {
+    let world = World::new("");
+    let (mut login, mut output, page) = world.begin(&[], |line| line.contains("/authorize?"));
+    world.issuer.control("token-fault?status=400");
+    enter(&page, "ada");
+    let mut rest = String::new();
+    output.read_to_string(&mut rest).unwrap();
+    assert_eq!(login.wait().unwrap().code(), Some(1), "{rest}");
+    assert!(rest.contains("refused to issue a token (status 400) ("), "{rest}");
 }
 
 #[test]
@@ -320,6 +328,12 @@ fn a_kernel_has_credentials_of_its_own_by_configuration() {
     world.issuer.control("forget-machine");
     world.refuses("x", "check its `auth`");
     world.home().fail(2, &["servers", "login", "tracker"], "nobody logs in");
+}
+
+#[test]
+fn a_login_that_a_configured_header_would_replace_is_refused() {
+    let world = World::new("headers = { authorization = 'Bearer x' }");
+    world.home().fail(2, &["servers", "login", "tracker"], "used instead of a login");
 }
 
 #[test]

@@ -128,6 +128,18 @@ fn approvals_of_projects_are_recorded_with_and_without_a_kernel() {
 }
 
 #[test]
+fn the_status_names_a_sink_that_takes_no_events() {
+    let bench = program("workbench");
+    let server = format!("[[servers]]\nid = 'bench'\ncommand = '{bench}'\n");
+    let sink = "[kernel.audit.sinks.copy]\nfile = 'missing/copy.jsonl'\n";
+    let kernel = Kernel::new(&(server + sink));
+    until_blocking("the sink is shown", || {
+        let status = kernel.home.json("status", &["status"]);
+        status["findings"].to_string().contains("`kernel.audit.sinks.copy` takes no events")
+    });
+}
+
+#[test]
 fn a_host_is_warned_that_the_kernel_uses_the_files_of_another_folder() {
     let home = Home::new();
     let file = home.write("work/mgp.toml", "");

@@ -5,7 +5,7 @@ use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::process::Stdio;
 
-use mgp_testkit::until_blocking;
+use mgp_testkit::{KilledChild, until_blocking};
 use serde_json::{Value, json};
 
 use crate::console::{Browser, TIMEOUT, calling, ended, send, waiting};
@@ -34,7 +34,7 @@ pub(crate) fn served(home: &Home, more: &str) -> (Browser, impl FnOnce() -> Valu
     let line: Value = serde_json::from_str(&fs::read_to_string(&ready).unwrap()).unwrap();
     let address = line["http"].as_str().unwrap().strip_prefix("http://").unwrap();
     let browser = Browser {
-        console: Some(child),
+        console: Some(KilledChild(child)),
         address: address.strip_suffix("/mcp").unwrap().to_owned(),
         base: "/console".to_owned(),
         cookie: String::new(),

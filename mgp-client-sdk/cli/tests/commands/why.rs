@@ -93,6 +93,31 @@ fn why_names_how_much_of_each_limit_is_used_and_when_it_is_free_again() {
 }
 
 #[test]
+fn why_names_how_much_of_each_quota_is_used() {
+    let limits = "[servers.mgp]\ndefault_policy = 'opt-out'\n\
+                  [agents.ada.limits]\ncalls_per_day = 2\nunits_per_day = 90\n";
+    let kernel = tiny(limits);
+    let steps = || {
+        let why = kernel.home.json("why", &["why", "ada", "tiny.look"]);
+        let steps = why["steps"].as_array().unwrap().iter();
+        let of_limits = steps.filter(|step| step["stage"] == "limits").cloned();
+        (why["outcome"].clone(), of_limits.collect::<Vec<_>>())
+    };
+    for (used, outcome, result) in [(1, "allow", "passed"), (2, "refuse", "refused")] {
+        kernel.home.succeed(&["tools", "call", "tiny.look", "--agent", "ada"]);
+        let (now, steps) = steps();
+        assert_eq!((now, steps.len()), (json!(outcome), 2), "{steps:?}");
+        let calls = steps[0]["rule"].as_str().unwrap();
+        assert!(calls.starts_with(&format!("{used} of 2 calls per day, reset at ")), "{calls}");
+        assert!(calls.ends_with(": agents.ada.limits.calls_per_day"), "{calls}");
+        assert_eq!(steps[0]["result"], result);
+        let units = steps[1]["rule"].as_str().unwrap();
+        assert!(units.starts_with(&format!("{used} of 90 units per day, ")), "{units}");
+        assert_eq!(steps[1]["result"], "passed");
+    }
+}
+
+#[test]
 fn why_tells_a_tool_that_declares_danger_from_one_that_declares_nothing() {
     let kernel =
         tiny("[servers.mgp]\ndefault_policy = 'opt-out'\nrisk = { update_text = 'dangerous' }\n");

@@ -67,7 +67,6 @@ impl Home {
         command
     }
 
-    /// Runs a command and waits for its end.
     pub(crate) fn run(&self, arguments: &[&str]) -> CommandOutput {
         self.run_with(arguments, &[])
     }

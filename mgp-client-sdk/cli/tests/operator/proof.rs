@@ -15,7 +15,6 @@ pub(crate) const PASSPHRASE: &str = "correct horse";
 
 pub(crate) const WITH_PASSPHRASE: &str = "[kernel]\noperator.proof = \"passphrase\"\n\n";
 
-/// Sets the passphrase in a terminal.
 pub(crate) fn set_passphrase(command: &Command) {
     let mut terminal = Terminal::run(command);
     terminal.answer("New passphrase:", PASSPHRASE);
@@ -224,6 +223,22 @@ fn a_watch_asks_the_newest_question_first() {
     for call in calls {
         call.join().unwrap().unwrap();
     }
+}
+
+#[test]
+fn a_watch_names_calls_that_begin_to_wait_during_a_question() {
+    let setting = careful();
+    let first = call_echo(&setting, "the first message");
+    let mut watch = Terminal::run(&setting.mgp(&["approvals", "watch"]));
+    watch.wait_for("[s]kip:");
+    let second = call_echo(&setting, "the second message");
+    watch.answer("eve asks for files.echo; [s]kip shows it", "s");
+    watch.answer("the second message", "y");
+    second.join().unwrap().unwrap();
+    drop(watch);
+    let mut watch = Terminal::run(&setting.mgp(&["approvals", "watch"]));
+    watch.answer("the first message", "y");
+    first.join().unwrap().unwrap();
 }
 
 #[test]

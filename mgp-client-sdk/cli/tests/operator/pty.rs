@@ -1,16 +1,18 @@
 //! Runs a command in a new terminal, with the test as the person who types there.
 
 use std::io::{Read as _, Write as _};
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::Duration;
+
+use mgp_testkit::KilledChild;
 
 use crate::world::within;
 
 /// A command in the foreground of a new terminal.
 pub(crate) struct Terminal {
-    child: Child,
+    child: KilledChild,
     input: Option<ChildStdin>,
     pieces: Receiver<Vec<u8>>,
     shown: String,
@@ -40,7 +42,7 @@ impl Terminal {
                 }
             }
         });
-        Self { child, input, pieces, shown: String::new() }
+        Self { child: KilledChild(child), input, pieces, shown: String::new() }
     }
 
     /// Waits until the terminal shows a text.
@@ -74,12 +76,5 @@ impl Terminal {
         while let Ok(piece) = self.pieces.try_recv() {
             self.shown.push_str(&String::from_utf8_lossy(&piece));
         }
-    }
-}
-
-impl Drop for Terminal {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }

@@ -36,7 +36,6 @@ impl Refused {
         Self { code, reason, details }
     }
 
-    /// Returns the remedy in the details.
     #[track_caller]
     pub(crate) fn remedy(&self) -> &str {
         self.details["remedy"].as_str().unwrap_or_else(|| panic!("no remedy: {self:?}"))

@@ -1,16 +1,16 @@
 //! A kernel that serves HTTP, and hosts that connect to it with API keys.
 
-use std::process::{Child, Stdio};
+use std::process::Stdio;
 
 use mgp_client_sdk::{Client, Error};
 use serde_json::Value;
 
 use crate::world::World;
-use mgp_testkit::until;
+use mgp_testkit::{KilledChild, until};
 
 /// A running `mgp serve --http`; dropping this value kills it.
 pub(crate) struct Serving {
-    child: Child,
+    _child: KilledChild,
     pub(crate) url: String,
 }
 
@@ -22,7 +22,7 @@ impl Serving {
         let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         until("it is ready", async || ready.exists()).await;
         let line: Value = std::fs::read_to_string(ready).unwrap().parse().unwrap();
-        Self { child, url: line["http"].as_str().unwrap().to_owned() }
+        Self { _child: KilledChild(child), url: line["http"].as_str().unwrap().to_owned() }
     }
 
     /// Connects a host, with or without a key.
@@ -44,12 +44,5 @@ impl Serving {
         })
         .await;
         host.unwrap()
-    }
-}
-
-impl Drop for Serving {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }

@@ -2,9 +2,9 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 
-use mgp_testkit::{TempDir, until_blocking};
+use mgp_testkit::{KilledChild, TempDir, until_blocking};
 use serde_json::{Value, json};
 
 use crate::wire::{OPERATOR, Wire, agent};
@@ -12,8 +12,8 @@ use crate::world::{allowing, asks, folder};
 
 /// A running `mgp serve` in a temporary folder.
 struct Served {
+    child: KilledChild,
     folder: TempDir,
-    child: Child,
 }
 
 impl Served {
@@ -21,7 +21,7 @@ impl Served {
         let folder = folder();
         fs::write(folder.path().join("mgp.toml"), allowing(config, folder.path())).unwrap();
         let child = serve(folder.path());
-        Self { folder, child }
+        Self { child, folder }
     }
 
     /// Kills the kernel with SIGKILL.
@@ -74,14 +74,7 @@ impl Served {
     }
 }
 
-impl Drop for Served {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn serve(folder: &Path) -> Child {
+fn serve(folder: &Path) -> KilledChild {
     let mut command = Command::new(env!("CARGO_BIN_EXE_mgp"));
     command.args(["serve", "--http", "127.0.0.1:0", "--no-auth", "--config"]);
     command.arg(folder.join("mgp.toml")).arg("--state").arg(folder.join("state"));
@@ -90,7 +83,7 @@ fn serve(folder: &Path) -> Child {
         command.env_remove(name);
     }
     let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    let child = child.spawn().unwrap();
+    let child = KilledChild(child.spawn().unwrap());
     until_blocking("the kernel is ready", || folder.join("ready.json").exists());
     child
 }

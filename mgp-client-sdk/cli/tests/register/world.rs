@@ -203,7 +203,6 @@ pub(crate) async fn register(
     client.mgp().discovery_register(params).await
 }
 
-/// Returns the pending approvals.
 pub(crate) async fn waiting(operator: &Client) -> Vec<KernelApproval> {
     let all = operator.request::<KernelApprovals>(&KernelApprovalsParams::new()).await.unwrap();
     all.approvals.into_iter().filter(|one| one.state == "open").collect()

@@ -63,7 +63,6 @@ fn nothing_outlives_a_kernel_that_is_killed() {
     assert!(begun.elapsed() < Duration::from_secs(5));
 }
 
-/// Returns the open sockets of a process.
 fn sockets(pid: u32) -> Vec<String> {
     let open = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().flatten();
     let open = open.filter_map(|entry| fs::read_link(entry.path()).ok());

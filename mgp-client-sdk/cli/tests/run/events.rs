@@ -401,5 +401,7 @@ async fn a_webhook_to_this_machine_is_refused_unless_the_operator_allows_it() {
         let error = mgp(&world, &["webhooks"])[0]["last_error"].clone();
         error.as_str().is_some_and(|error| error.contains("/…` must not be fetched"))
     });
+    let failing = mgp(&world, &["status"])["failing_webhooks"].as_object().unwrap().clone();
+    assert!(failing.contains_key(&url), "{failing:?}");
     assert!(posted.try_recv().is_err());
 }

@@ -21,7 +21,6 @@ pub(crate) struct Collector {
     refused: &'static str,
 }
 
-/// Returns the path of a request.
 fn path_of(request: &HttpRequest) -> &str {
     request.head.split(' ').nth(1).unwrap_or_default()
 }

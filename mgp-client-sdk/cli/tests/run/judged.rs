@@ -2,24 +2,14 @@
 //! in both eras, over standard input and at a URL.
 
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
-use mgp_testkit::{http_response, serve_http};
+use mgp_testkit::{KilledChild, http_response, serve_http};
 use serde_json::{Value, json};
 
 use crate::program::program;
 use crate::serving::Serving;
 use crate::world::World;
-
-/// A running server; dropping this value kills it.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 /// Judges a server; returns whether it passed, and the report.
 fn judge(world: &World, target: &[&str]) -> (bool, Value) {
@@ -31,7 +21,6 @@ fn judge(world: &World, target: &[&str]) -> (bool, Value) {
     (output.status.success(), report)
 }
 
-/// Returns the rules with this outcome.
 fn rules<'a>(report: &'a Value, status: &str) -> Vec<&'a str> {
     let results = report["results"].as_array().unwrap().iter();
     let found = results.filter(|result| result["status"] == status);
@@ -106,15 +95,15 @@ fn a_server_of_the_sdk_keeps_every_rule_over_both_transports() {
 
     let mut command = Command::new(&bench);
     command.args(["--http", "127.0.0.1:0"]).stdin(Stdio::null()).stderr(Stdio::piped());
-    let mut running = Running(command.spawn().unwrap());
+    let mut running = KilledChild(command.spawn().unwrap());
     let mut line = String::new();
-    BufReader::new(running.0.stderr.take().unwrap()).read_line(&mut line).unwrap();
+    BufReader::new(running.stderr.take().unwrap()).read_line(&mut line).unwrap();
     let url = line.trim().strip_prefix("serving ").unwrap();
     let of_url = ["mcp.close", "mgp.lifecycle.ends", "mgp.lifecycle.shutdown"];
     let inapplicable = [&inapplicable[..], &of_url].concat();
     let report = keeps_every_rule(&world, &["--url", url], &broken, &inapplicable);
     assert!(rules(&report, "skipped").contains(&"mgp.lifecycle.shutdown"), "{report:#}");
-    assert!(running.0.try_wait().unwrap().is_none(), "the server was asked to stop");
+    assert!(running.try_wait().unwrap().is_none(), "the server was asked to stop");
 }
 
 #[test]

@@ -202,6 +202,7 @@ fn an_e_mail_reaches_a_mail_server() {
     assert!(mail.contains("AUTH PLAIN AGFkYQBwYXNz"), "{mail}");
     assert!(mail.contains("RCPT TO:<ada@example.com>"), "{mail}");
     assert!(mail.contains("Subject: mgp: a test message"), "{mail}");
+    assert!(mail.contains("Message-ID: <"), "{mail}");
 }
 
 #[test]

@@ -1,15 +1,16 @@
 //! A kernel that serves HTTP.
 
 use std::fs;
-use std::process::{Child, Stdio};
+use std::process::Stdio;
 
+use mgp_testkit::KilledChild;
 use serde_json::Value;
 
 use crate::world::World;
 
 /// A running `mgp serve --http` at a free port; dropping this value kills it.
 pub(crate) struct Serving {
-    pub(crate) kernel: Child,
+    pub(crate) kernel: KilledChild,
     ready: Value,
 }
 
@@ -31,17 +32,10 @@ impl Serving {
             .stderr(stderr)
             .spawn()
             .unwrap();
-        Self { kernel, ready: world.ready() }
+        Self { kernel: KilledChild(kernel), ready: world.ready() }
     }
 
     pub(crate) fn url(&self) -> String {
         self.ready["http"].as_str().unwrap().to_owned()
-    }
-}
-
-impl Drop for Serving {
-    fn drop(&mut self) {
-        let _ = self.kernel.kill();
-        let _ = self.kernel.wait();
     }
 }

@@ -3,12 +3,12 @@
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, ExitStatus, Output, Stdio};
+use std::process::{ChildStdin, Command, ExitStatus, Output, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
-use mgp_testkit::TempDir;
+use mgp_testkit::{KilledChild, TempDir};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -24,7 +24,6 @@ const SETTINGS: [&str; 4] = ["MGP_STATE", "MGP_CONFIG", "MGP_CONFIG_PATH", "MGP_
 /// A folder with a configuration and a state; dropping this value kills the kernel.
 pub(crate) struct World {
     pub(crate) folder: PathBuf,
-    /// The program that hosts start.
     pub(crate) program: PathBuf,
     _temp: TempDir,
 }
@@ -206,7 +205,7 @@ impl Drop for World {
 
 /// A host that has started `mgp serve --stdio`.
 pub(crate) struct Host {
-    pub(crate) child: Child,
+    pub(crate) child: KilledChild,
     input: Option<ChildStdin>,
     lines: Receiver<String>,
     next: u64,
@@ -234,7 +233,7 @@ impl Host {
     /// Starts a host with this command, which must serve its standard streams.
     pub(crate) fn spawn(mut command: Command) -> Self {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().unwrap();
+        let mut child = KilledChild(command.spawn().unwrap());
         let output = BufReader::new(child.stdout.take().unwrap());
         let (sender, lines) = channel();
         thread::spawn(move || {
@@ -359,13 +358,6 @@ impl Host {
 
     pub(crate) fn wait(&mut self) -> ExitStatus {
         within(|| self.child.try_wait().unwrap())
-    }
-}
-
-impl Drop for Host {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

@@ -50,10 +50,15 @@ pub(super) async fn explain(
         }
         result.steps.push(ExplainedStep::new("limits", passed, limit));
     }
-    if let Some((error, key)) = bounds.used_up(&agent, &server, &tool) {
+    let used_up = bounds.used_up(&agent, &server, &tool);
+    for (quota, key) in bounds.describe_quotas(&agent, &server) {
+        let is_used_up = used_up.as_ref().is_some_and(|(_, used_up)| *used_up == key);
+        let passed = if is_used_up { ExplainedResult::Refused } else { ExplainedResult::Passed };
+        result.steps.push(ExplainedStep::new("limits", passed, format!("{quota}: {key}")));
+    }
+    if let Some((error, _)) = used_up {
         (result.outcome, result.code) = (ExplainedOutcome::Refuse, Some(error.code().0));
         result.reason = Some(error.message().to_owned());
-        result.steps.push(ExplainedStep::new("limits", ExplainedResult::Refused, key));
     }
     Ok(result)
 }

@@ -43,7 +43,9 @@ pub(super) async fn info(
         }
         _ => reachable.config.iter().map(|path| shown(path)).collect(),
     };
-    info.findings = kernel.0.config.findings().into();
+    let mut findings = kernel.0.config.findings();
+    findings.extend(kernel.0.sinks.findings());
+    info.findings = findings.into();
     info.agents = kernel.0.config.agents();
     info.variables = named_variables(&kernel.0.config.config());
     let clients = kernel.clients().list().into_iter().map(|connected| {

@@ -64,7 +64,7 @@ pub(super) async fn list(
     let mut held = definitions.waiting()?;
     held.extend(definitions.rejected()?);
     let waiting = held.iter().filter(|held| is_wanted(held.server.as_str()));
-    // A definition that waits may also differ from the lock file, which the operator must mend first.
+    // A definition that waits may also differ from the lock file, which the operator must correct first.
     for other in unlocked.into_iter().chain(waiting.map(|held| unlisted_tool(&kernel, held))) {
         let is_same = |tool: &KernelTool| {
             (&tool.server_id, &tool.tool_id) == (&other.server_id, &other.tool_id)

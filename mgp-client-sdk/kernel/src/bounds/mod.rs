@@ -221,6 +221,17 @@ impl CallBounds {
         Some((refusal, key.unwrap_or_default()))
     }
 
+    /// Describes the quotas that apply to a call: how much of each is used now, and its configuration key.
+    pub(crate) fn describe_quotas(
+        &self,
+        agent: &Principal,
+        id: &ServerId,
+    ) -> Vec<(String, String)> {
+        let table = Arc::clone(&self.0.table.read());
+        let (own, server) = (table.of_agent(agent), table.server.get(id.as_str()));
+        self.0.usage.describe(&counted(own.map(|bound| &**bound), server, &who(agent)))
+    }
+
     /// Describes the limits of calls a minute and of running calls that apply to a call: each with its key, and how
     /// much of the limit is used now. A description's second value is `true` if the limit of calls a minute would
     /// refuse the call; it is always `false` for limits of running calls.

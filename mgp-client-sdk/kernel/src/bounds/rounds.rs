@@ -42,7 +42,6 @@ struct WaitingCall {
     rounds: u32,
 }
 
-/// A round of a call.
 pub(super) struct Round {
     waiting: WaitingCalls,
     id: CallId,
@@ -61,16 +60,15 @@ struct Progress {
     has_ended: bool,
 }
 
-/// The ways in which a round ends.
 #[derive(Clone, Copy, Debug)]
 enum RoundEnd {
-    /// Without an answer, because the round asked the caller, or because the caller cancelled it or disconnected.
+    /// The round ended without an answer: it asked the caller, or the caller cancelled it or disconnected.
     Dropped,
-    /// With questions to the caller.
+    /// The round ended with questions to the caller.
     Asked,
-    /// With an error that means that the round had no effect.
+    /// The round ended with an error that shows that it had no effect.
     Refused,
-    /// With the answer to the call.
+    /// The round ended with the answer to the call.
     Answered,
 }
 

@@ -169,6 +169,27 @@ impl Usage {
         charged(&self.0.counts.lock(), all, units, now()).err()
     }
 
+    /// Describes how much of each quota is used, with the configuration key of the quota. Counts nothing.
+    pub(super) fn describe(&self, all: &[Counted<'_>]) -> Vec<(String, String)> {
+        let (counts, now) = (self.0.counts.lock(), now());
+        let mut described = Vec::new();
+        for one in all {
+            for window in windows(one.limits) {
+                let name = record_name(&counts, &one.who, window.name);
+                let count = count_of(&counts, &name, &window, now);
+                let (period, resets_at) = (window.name, window.resets_at(count.period));
+                let calls = window.calls.map(|quota| ("calls", quota, count.calls));
+                let units = window.units.map(|quota| ("units", quota, count.units));
+                for (of, quota, used) in calls.into_iter().chain(units) {
+                    let words =
+                        format!("{used} of {quota} {of} per {period}, reset at {resets_at}");
+                    described.push((words, one.table.key(&format!("{of}_per_{period}"))));
+                }
+            }
+        }
+        described
+    }
+
     /// Adds units to the counts of a call that ran already; if the counts then exceed a quota, the next call is
     /// refused.
     pub(super) async fn add(&self, all: &[Counted<'_>], units: u64) -> Result<(), RpcError> {
@@ -208,6 +229,12 @@ impl Window {
         Ok(count)
     }
 
+    /// Returns the end of a period, at which its quotas are free again.
+    fn resets_at(&self, period: u64) -> Timestamp {
+        let end = Duration::from_secs(period.saturating_add(1).saturating_mul(self.seconds));
+        Timestamp::from(UNIX_EPOCH.checked_add(end).unwrap_or(UNIX_EPOCH))
+    }
+
     fn exceeded(
         &self,
         of: &str,
@@ -218,8 +245,7 @@ impl Window {
     ) -> RpcError {
         let Self { name, seconds, .. } = self;
         let key = format!("{of}_per_{name}");
-        let end = Duration::from_secs(period.saturating_add(1).saturating_mul(*seconds));
-        let resets_at = Timestamp::from(UNIX_EPOCH.checked_add(end).unwrap_or(UNIX_EPOCH));
+        let resets_at = self.resets_at(period);
         let message = format!(
             "the quota of {quota} {of} per {name} is used up; it is reset at {resets_at}; \
              an operator can raise {}",
@@ -285,7 +311,6 @@ fn count_of(counts: &HashMap<String, Count>, name: &str, window: &Window, now: u
     current.copied().unwrap_or(Count { period, ..Count::default() })
 }
 
-/// Removes the counts of past periods.
 fn remove_past(counts: &mut HashMap<String, Count>, now: u64, mut change: Change) -> Change {
     let is_past = |name: &str, count: &Count| {
         count.period < now / if name.starts_with("hour") { 3600 } else { 86_400 }
@@ -336,5 +361,21 @@ mod tests {
             assert!(refused.message().contains("3 calls per day"), "{refused}");
             usage.charge(&[one("tools", &tools, &table)], 2).await.unwrap();
         }
+    }
+
+    #[tokio::test]
+    async fn the_used_part_of_each_quota_is_described() {
+        let usage = Usage::load(Arc::new(MemoryStore::new())).await.unwrap();
+        let (ann, table) = (limits(3, 10), LimitTable::new("agents.ann.limits"));
+        let all = [one("ann", &ann, &table)];
+        usage.charge(&all, 6).await.unwrap();
+        let described = usage.describe(&all);
+        let begins = ["6 of 10 units per hour, reset at ", "1 of 3 calls per day, reset at "];
+        let keys = ["agents.ann.limits.units_per_hour", "agents.ann.limits.calls_per_day"];
+        assert_eq!(described.len(), 2, "{described:?}");
+        for ((words, key), (begin, expected)) in described.iter().zip(begins.iter().zip(keys)) {
+            assert!(words.starts_with(begin) && key == expected, "{described:?}");
+        }
+        assert_eq!(usage.describe(&all), described, "a description counts nothing");
     }
 }

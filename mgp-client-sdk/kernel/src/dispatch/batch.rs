@@ -30,7 +30,6 @@ struct Batch {
     calls: Vec<RawObject>,
 }
 
-/// The params of one call of a batch.
 #[derive(Serialize)]
 struct NamedCall<'a> {
     name: &'static str,
@@ -146,7 +145,6 @@ fn separate_members(cx: &mut Context, place: u32) -> Result<(), RpcError> {
     Ok(())
 }
 
-/// Runs one call.
 fn run_one(dispatcher: &Dispatcher, mut call: Call) -> impl Future<Output = Outcome> + use<> {
     let active = call.cx().caller.mgp.unwrap_or_default() & ExtensionSet::PROPOSALS;
     // Collect the members of this call's result separately; otherwise they would be added to the result of the batch.

@@ -30,7 +30,7 @@ impl BuiltinTools {
         }
     }
 
-    /// Answers a call of one of these tools.
+    /// Answers a call of a built-in tool.
     ///
     /// # Errors
     /// Returns the call unchanged if it calls any other tool.

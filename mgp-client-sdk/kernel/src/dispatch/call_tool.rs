@@ -119,7 +119,7 @@ impl ForwardedCall<'_> {
     }
 
     /// Checks the answer of the server, records the use of the tool, and limits the result. If the answer is a question
-    /// to the caller, nothing is recorded, because the call goes on in its next round.
+    /// to the caller, nothing is recorded, because the call continues in its next round.
     async fn finish(
         &self,
         cx: &Context,
@@ -133,7 +133,7 @@ impl ForwardedCall<'_> {
         let answer = answer.and_then(crate::results::well_formed);
         let answer = answer.and_then(|reply| check_result(fleet, tool, cx, reply));
         let goes_on = matches!(&answer, Ok(Reply::InputRequired(_)));
-        // Has no meaning if the call goes on.
+        // Used only if the call has ended; otherwise it continues with another round.
         let is_success =
             matches!(&answer, Ok(reply) if !reply.as_body().is_some_and(is_tool_error));
         if goes_on {

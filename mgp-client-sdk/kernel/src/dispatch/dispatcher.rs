@@ -1,4 +1,4 @@
-//! Shared parts for the dispatch of clients' calls.
+//! The [`Dispatcher`]: the parts of the kernel that all routes of clients' calls share.
 
 use std::sync::Arc;
 

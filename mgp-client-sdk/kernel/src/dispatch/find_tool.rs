@@ -226,17 +226,19 @@ fn find_held(
     let CallToolParams { name, arguments, extra, .. } =
         naming_params(call, meta, address)?.get()?;
     let wanted: Option<String> = extra.get("server_id").and_then(|server| server.get().ok());
-    for server in fleet.all().values() {
-        let id = server.id().as_str();
-        if wanted.as_ref().is_some_and(|wanted| wanted != id) {
-            continue;
-        }
-        let unqualified = name.strip_prefix(id).and_then(|rest| rest.strip_prefix('.'));
-        let is_held = |tool: &&str| view.is_held(call.cx(), server.id(), tool);
-        if let Some(tool) = unqualified.into_iter().chain([name.as_str()]).find(is_held) {
-            *call.params_mut() = Params::tool(tool, &arguments.unwrap_or_default().into());
-            return Ok(Some(Arc::clone(server)));
-        }
+    let all = fleet.all();
+    let is_wanted = |id: &ServerId| wanted.as_deref().is_none_or(|wanted| wanted == id.as_str());
+    let qualified = all.iter().filter_map(|(id, server)| {
+        Some((server, name.strip_prefix(id.as_str())?.strip_prefix('.')?))
+    });
+    // Some servers refuse every name, so the server whose id begins the name comes first.
+    let mut candidates = qualified
+        .chain(all.values().map(|server| (server, name.as_str())))
+        .filter(|(server, _)| is_wanted(server.id()));
+    let held = candidates.find(|(server, tool)| view.is_held(call.cx(), server.id(), tool));
+    if let Some((server, tool)) = held {
+        *call.params_mut() = Params::tool(tool, &arguments.unwrap_or_default().into());
+        return Ok(Some(Arc::clone(server)));
     }
     let by_portable_name =
         portable_names::find_held(dispatcher, call.cx(), &name, wanted.as_deref());
@@ -299,7 +301,12 @@ pub(super) async fn find_unread(
     .await;
     match resolve_tool(dispatcher, call, address) {
         Err(error) if error.code() == ErrorCode::TOOL_NOT_FOUND => {
-            let failure = named.filter(may_use).and_then(|server| server.failure());
+            let index = &fleet.context().index;
+            let failure = named.filter(may_use).and_then(|server| {
+                let has_tools = !index.tools_of(server.id().as_str()).is_empty();
+                let unlisted = || server.listing_failure().filter(|_| !has_tools);
+                server.failure().or_else(unlisted)
+            });
             let starting = unread.iter().filter(|server| server.is_starting());
             let starting: Vec<_> = starting.map(|server| format!("`{}`", server.id())).collect();
             Err(failure.unwrap_or_else(|| name_starting(error, &starting)))
@@ -417,7 +424,7 @@ fn may_be_listed_typed(definitions: &Definitions, server: &ServerId, tool: &str)
                 || held.differences_left_out > 0
                 || held.differences.iter().any(|change| change.at.starts_with("/outputSchema"))
         }
-        // The server has not listed its tools since the kernel started, so the accepted definition is not at hand.
+        // The server has not listed its tools since the kernel started, so the accepted definition is not available.
         DefinitionState::Unseen => definitions.is_pinned(server, tool),
         _ => {
             let listed = definitions.definition(Some(server), tool);

@@ -190,7 +190,6 @@ impl Sink for LinkedChunks {
     }
 }
 
-/// Returns whether a server offers resources.
 pub(super) fn offers_resources(server: &ManagedServer) -> bool {
     server.lists().capabilities().is_some_and(|offered| offered.resources.is_some())
 }

@@ -11,7 +11,6 @@ use super::dispatcher::Dispatcher;
 use crate::kernel_hops;
 use crate::proposals::media;
 
-/// The version of the format of manifests.
 const MANIFEST_VERSION: &str = "0.1.0";
 
 /// Returns the router of `mgp/manifest/get`; `offered` are the extensions of the kernel.

@@ -26,7 +26,7 @@ const MAX_CHARS: usize = 64;
 /// The usual number of hexadecimal digits of the hash at the end of a name.
 const MIN_DIGITS: usize = 8;
 
-/// The maximum number of these digits, for a server that gives its tools such names.
+/// The maximum number of digits of the hash, for a server whose own names end like names with a hash.
 const MAX_DIGITS: usize = 32;
 
 /// Returns whether the configuration requires portable names for a caller. Another kernel gets none, because it makes

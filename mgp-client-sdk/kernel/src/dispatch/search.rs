@@ -18,7 +18,6 @@ pub(super) fn router(dispatcher: &Dispatcher) -> Router {
     router.route(ToolsDiscover::METHOD, discover).route(ToolsRequest::METHOD, request)
 }
 
-/// The search for tools.
 #[derive(Clone)]
 struct Search {
     dispatcher: Dispatcher,

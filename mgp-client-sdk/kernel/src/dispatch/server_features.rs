@@ -185,7 +185,6 @@ async fn read_resource(dispatcher: Dispatcher, mut call: Call) -> Result<Reply, 
     Ok(with_cache_members(reply, cx.caller.era))
 }
 
-/// Finds the server that has the resource with this URI.
 pub(super) async fn find_resource(
     dispatcher: &Dispatcher,
     cx: &Context,
@@ -333,7 +332,6 @@ async fn get_prompt(dispatcher: Dispatcher, mut call: Call) -> Result<Reply, Rpc
     links::in_prompt(&dispatcher, &cx, &server, reply)
 }
 
-/// Finds the server that has the prompt with this name.
 async fn find_prompt(
     dispatcher: &Dispatcher,
     cx: &Context,

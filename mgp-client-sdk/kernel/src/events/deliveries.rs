@@ -76,7 +76,6 @@ struct RunningDelivery {
 /// The configured proxy of deliveries, and the hosts that are reached without it.
 type ProxySettings = (ProxyConfig, Vec<String>);
 
-/// The receiver of a delivery of events.
 #[derive(Clone, PartialEq)]
 enum Outbound {
     Webhook(WebhookConfig),

@@ -31,7 +31,6 @@ pub(crate) use self::deliveries::DeliveryContext;
 pub use self::notify::notify_test;
 pub(crate) use self::security::follow as follow_audit;
 
-/// The channels of the kernel itself.
 const CHANNELS: [(&str, &str); 11] = [
     (SERVER_STATE, "A server changed its state"),
     (SYSTEM_ERROR, "A server failed"),
@@ -120,7 +119,6 @@ impl KernelEvents {
         drop(self.hub.publish(draft));
     }
 
-    /// Publishes a new state of a server.
     pub(crate) fn server_state(&self, server: &ServerId, change: &Transition) {
         let mut subject = EventSubject::default();
         subject.server = Some(server.clone());
@@ -256,7 +254,7 @@ impl PublishedCall<'_> {
 }
 
 /// Publishes the end of a call that was dropped before it ended, because its caller cancelled it or disconnected. A
-/// round that asks the caller is dropped, too, but its call goes on in the next round.
+/// round that asks the caller is dropped, too, but its call continues in the next round.
 impl Drop for PublishedCall<'_> {
     fn drop(&mut self) {
         if self.is_ended {

@@ -98,7 +98,6 @@ fn publish(parts: &KernelParts, record: &AuditEvent) {
     }
 }
 
-/// The data of an event about security.
 #[derive(Serialize)]
 struct SecurityData<'a> {
     event_type: &'a str,

@@ -29,7 +29,6 @@ pub(super) struct Changes {
 }
 
 impl ChangedLists {
-    /// Adds the change of a list of a server.
     pub(super) fn add(&self, server: &ServerId, group: ListGroup) {
         self.0.changes.lock().of_servers.insert((group, server.clone()));
         self.0.marked.notify_one();

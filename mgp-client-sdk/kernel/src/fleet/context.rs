@@ -35,11 +35,9 @@ pub(crate) type CreateServer = Arc<dyn Fn() -> mgp_server_sdk::Server + Send + S
 /// State and handles that all servers of a kernel share. This handle is cheap to clone.
 #[derive(Clone)]
 pub(crate) struct FleetContext {
-    /// The active configuration.
     pub(crate) config: SharedConfig,
     /// The idempotency keys and transactions of calls.
     pub(crate) calls: CallProposals,
-    /// The limits of calls.
     pub(crate) bounds: CallBounds,
     pub(crate) governance: Governance,
     /// The sessions in which callers are limited to scopes.
@@ -47,7 +45,7 @@ pub(crate) struct FleetContext {
     pub(crate) index: ToolIndex,
     pub(crate) expander: Expander,
     pub(crate) logins: Logins,
-    /// The lock file in force, if there is one.
+    /// The active lock file, if there is one.
     pub(crate) lock: Option<ActiveLock>,
     pub(crate) stale: StaleLists,
     pub(crate) known: KnownServers,
@@ -59,7 +57,6 @@ pub(crate) struct FleetContext {
     /// The semaphore that limits how many sessions with subscriptions are being started again at the same time. They
     /// have their own permits, so that the first start of a server and calls do not wait for them.
     pub(crate) resume_permits: Arc<Semaphore>,
-    /// The in-process servers.
     pub(crate) local: Arc<HashMap<ServerId, CreateServer>>,
     /// The handle that notifies clients of changed lists and resources.
     pub(crate) notifications: ChangeNotifier,
@@ -90,7 +87,6 @@ impl FleetContext {
             || self.events.hub().has_subscriber(server, Some(owner))
     }
 
-    /// Returns the notifier of one server.
     pub(super) fn notifier(&self, server: ServerId) -> ServerNotifier {
         ServerNotifier {
             server,

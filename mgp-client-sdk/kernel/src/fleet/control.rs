@@ -57,7 +57,7 @@ impl ManagedServer {
                     return;
                 }
                 tracing::info!(server = %server.id(), ?drain, "drain timeout: closing connections");
-                // A drain ends with its connection.
+                // Closing the connections ends the drain, for which `stop` waits.
                 join_all(clients.iter().map(Client::close)).await;
             }
             stop.await;

@@ -26,7 +26,6 @@ const FIRST_STARTS: (usize, usize) = (4, 8);
 /// interpreters at once on few processors, none of them would answer before its time limit, nor after a restart.
 #[derive(Clone, Debug)]
 pub(crate) struct FirstStartPermits {
-    /// The permits with which starts begin.
     starts: Arc<Semaphore>,
     /// The permits of starts that take longer than [`FIRST_START_PERMIT_TIMEOUT`].
     slow_starts: Arc<Semaphore>,

@@ -49,7 +49,6 @@ pub(crate) enum ListKind {
     Skills,
 }
 
-/// The lists of one server.
 #[derive(Default)]
 pub(crate) struct ListCache {
     lists: Mutex<Lists>,
@@ -84,7 +83,6 @@ pub(crate) struct ListEntry {
     pub(crate) text: Payload,
 }
 
-/// The lists of one server as they are stored.
 #[derive(Serialize, Deserialize)]
 pub(super) struct StoredLists {
     capabilities: ServerCapabilities,
@@ -121,7 +119,6 @@ impl ListKind {
         }
     }
 
-    /// Returns whether the server announces changes of this list.
     fn is_announced(self, capabilities: &ServerCapabilities) -> bool {
         let list_changed = match self {
             Self::Resources | Self::Templates => {
@@ -193,7 +190,6 @@ impl ListCache {
         &self.eras
     }
 
-    /// Returns the extensions that the server negotiated.
     pub(super) fn negotiated(&self) -> &Arc<NegotiatedExtensions> {
         &self.negotiated
     }

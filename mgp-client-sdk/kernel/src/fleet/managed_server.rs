@@ -1,4 +1,4 @@
-//! A server of the fleet.
+//! A server of the fleet: its starts and stops, its instances, and the calls that are sent to it.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -331,14 +331,15 @@ impl ManagedServer {
         self.first_sync.is_unknown()
     }
 
-    /// Returns whether the server is being started.
     pub(crate) fn is_starting(&self) -> bool {
         matches!(self.state(), ServerState::Connecting | ServerState::Restarting)
     }
 
     /// Starts a server whose lists this kernel has not read. Waits until the lists are read, the server has failed, or
-    /// the time limit has passed.
+    /// the time limit has passed. If a server connected only after the first wait for its lists had ended, or has
+    /// announced a change of its tools that was not read yet, waits for its tools.
     pub(crate) async fn sync(&self, limit: Duration) {
+        let begun = tokio::time::Instant::now();
         let read = async {
             if self.client().client().is_err() {
                 self.start().await;
@@ -351,6 +352,14 @@ impl ManagedServer {
             // Later list requests must not wait for this server again.
             self.finish_first_sync();
         }
+        let tools = async {
+            self.listed().await;
+            if let Some(read) = self.refresh_queue.observe_waiting(ListGroup::Tools) {
+                let _ = read.await;
+            }
+        };
+        let left = limit.saturating_sub(begun.elapsed());
+        let _ = tokio::time::timeout(left, tools).await;
     }
 
     /// Returns the reason why a server that should run does not run; `None` if it runs or was stopped.
@@ -358,6 +367,13 @@ impl ManagedServer {
         use ServerState::{Connecting, Error, Restarting};
         matches!(self.state(), Connecting | Restarting | Error)
             .then(|| self.client().client().err().map(RpcError::from))?
+    }
+
+    /// Returns the error of a call that names an unknown tool of a server whose tools could not be listed.
+    pub(crate) fn listing_failure(&self) -> Option<RpcError> {
+        self.refresh_queue.error(ListGroup::Tools)?;
+        let message = format!("the tools of `{}` could not be listed; try again later", self.id);
+        Some(RpcError::new(ErrorCode::SERVER_NOT_READY, message))
     }
 
     /// Returns whether each principal has its own instance of the server.

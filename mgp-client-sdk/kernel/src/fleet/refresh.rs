@@ -132,22 +132,29 @@ impl Fleet {
 
 /// Reads the stale lists of one server, one after the other.
 async fn refresh_server(server: Arc<ManagedServer>, fleet: Fleet) {
-    while let Some(group) = server.refresh_queue().pop() {
+    while let Some(group) = server.refresh_queue().next().await {
         let observers = server.refresh_queue().take_observers(group);
         let limit = if group == ListGroup::Tools { REVIEW_TIMEOUT } else { READ_TIMEOUT };
+        let begun = Instant::now();
         let read = timeout(limit, read_group(&server, group, &fleet)).await;
         let read = read.unwrap_or(Err(RefreshError::Timeout(limit)));
+        server.refresh_queue().note_read(group, begun);
         if group == ListGroup::Tools {
             server.note_listing();
         }
         match read {
             Ok(()) => server.refresh_queue().note_success(group),
             Err(error) => {
+                let is_connected = server.state() == ServerState::Connected;
                 let shown = if error.is_partial() {
                     tracing::warn!(server = %server.id(), %error, "list of tools truncated");
                     error.to_string()
                 } else {
-                    tracing::warn!(server = %server.id(), %error, list = ?group, "list not read");
+                    if is_connected {
+                        tracing::warn!(server = %server.id(), %error, list = ?group, "list not read");
+                    } else {
+                        tracing::debug!(server = %server.id(), %error, list = ?group, "list not read");
+                    }
                     // Operators see the error only if it is about tools.
                     format!("its tools could not be listed: {error}")
                 };
@@ -195,6 +202,7 @@ async fn read_group(
     let client = ready.unwrap_or_else(|_| reader.client())?;
     let notify = |has_changed: bool| {
         if has_changed {
+            server.refresh_queue().note_change(group);
             fleet.notify_list_changed(server, group);
         }
     };

@@ -9,11 +9,20 @@ use mgp_types::service::ServerId;
 use mgp_types::sync::Mutex;
 use mgp_types::{Backoff, clip};
 use tokio::sync::{Notify, oneshot};
+use tokio::time::{Instant, sleep_until};
 
 /// The delay before a list is read again after a failure; doubled for each further failure.
 pub(super) const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 pub(super) const MAX_RETRY_DELAY: Duration = Duration::from_mins(5);
+
+/// The bounds of the pause after a read that found a change.
+const MIN_PAUSE: Duration = Duration::from_millis(100);
+
+const MAX_PAUSE: Duration = Duration::from_secs(1);
+
+/// The maximum of the pause after reads of an announced list that found no change; each doubles the pause.
+const MAX_UNCHANGED_PAUSE: Duration = Duration::from_mins(1);
 
 /// The maximum number of bytes that are kept of the error of a list.
 const MAX_ERROR_BYTES: usize = 300;
@@ -60,7 +69,11 @@ impl StaleLists {
 
 /// The stale lists of one server; a single task reads them one after the other.
 #[derive(Default)]
-pub(super) struct RefreshQueue(Mutex<Queue>);
+pub(super) struct RefreshQueue {
+    queue: Mutex<Queue>,
+    /// Notified when a list is added, or when pauses end early.
+    changed: Notify,
+}
 
 #[derive(Default)]
 struct Queue {
@@ -70,60 +83,137 @@ struct Queue {
     /// The lists that have a running retry timer. A list has only one timer, however often the server announces
     /// changes.
     delayed: BTreeSet<ListGroup>,
+    pauses: BTreeMap<ListGroup, Pause>,
     /// The errors of the lists whose last read failed.
     errors: BTreeMap<ListGroup, String>,
     /// The callers that wait for the next read of a list; dropping a sender wakes its caller.
     observers: BTreeMap<ListGroup, Vec<oneshot::Sender<()>>>,
 }
 
+/// The pause after a read of a list; until its end the list is not read again.
+struct Pause {
+    until: Instant,
+    length: Duration,
+}
+
 impl RefreshQueue {
     /// Adds a list. Returns `true` if no task is reading, so that the caller has to start one.
     pub(super) fn push(&self, group: ListGroup) -> bool {
-        let mut queue = self.0.lock();
+        let mut queue = self.queue.lock();
         queue.waiting.insert(group);
+        self.changed.notify_one();
         !mem::replace(&mut queue.has_reader, true)
     }
 
     /// Adds a list like [`push`](Self::push). Returns also a receiver that ends after a read of the list that begins
-    /// after this call, also if the read fails.
+    /// after this call, also if the read fails. The read does not wait for the end of a pause.
     pub(super) fn push_observed(&self, group: ListGroup) -> (bool, oneshot::Receiver<()>) {
         let (observer, read) = oneshot::channel();
-        self.0.lock().observers.entry(group).or_default().push(observer);
+        let mut queue = self.queue.lock();
+        queue.observers.entry(group).or_default().push(observer);
+        queue.pauses.remove(&group);
+        drop(queue);
         (self.push(group), read)
+    }
+
+    /// Returns a receiver that ends after the read of a list that waits for it, which then does not wait for the end of
+    /// a pause; `None` if the list does not wait to be read.
+    pub(super) fn observe_waiting(&self, group: ListGroup) -> Option<oneshot::Receiver<()>> {
+        let mut queue = self.queue.lock();
+        if !queue.waiting.contains(&group) {
+            return None;
+        }
+        let (observer, read) = oneshot::channel();
+        queue.observers.entry(group).or_default().push(observer);
+        queue.pauses.remove(&group);
+        self.changed.notify_one();
+        Some(read)
     }
 
     /// Removes and returns the callers that wait for the read of a list that begins now; they wait until the returned
     /// value is dropped.
     pub(super) fn take_observers(&self, group: ListGroup) -> Vec<oneshot::Sender<()>> {
-        self.0.lock().observers.remove(&group).unwrap_or_default()
+        self.queue.lock().observers.remove(&group).unwrap_or_default()
     }
 
-    /// Removes and returns the next list to read; after `None` the reading task must end.
-    pub(super) fn pop(&self) -> Option<ListGroup> {
-        let mut queue = self.0.lock();
-        let next = queue.waiting.pop_first();
-        queue.has_reader = next.is_some();
-        next
+    /// Waits for the list whose pause ends first, then removes and returns it; after `None` the reading task must end.
+    pub(super) async fn next(&self) -> Option<ListGroup> {
+        loop {
+            let until = match self.next_or_pause() {
+                Ok(next) => return next,
+                Err(until) => until,
+            };
+            tokio::select! {
+                () = sleep_until(until) => {}
+                () = self.changed.notified() => {}
+            }
+        }
+    }
+
+    /// Removes and returns the list that can be read now; or returns the end of the first pause if all lists have one.
+    fn next_or_pause(&self) -> Result<Option<ListGroup>, Instant> {
+        let mut queue = self.queue.lock();
+        let now = Instant::now();
+        let pause = |group: &ListGroup| {
+            queue.pauses.get(group).map(|pause| pause.until).filter(|until| *until > now)
+        };
+        let first = queue.waiting.iter().map(|group| (pause(group), *group)).min();
+        match first {
+            Some((Some(until), _)) => Err(until),
+            Some((None, group)) => {
+                queue.waiting.remove(&group);
+                Ok(Some(group))
+            }
+            None => {
+                queue.has_reader = false;
+                Ok(None)
+            }
+        }
+    }
+
+    /// Notes that a read, which ends soon, found a change of the list.
+    pub(super) fn note_change(&self, group: ListGroup) {
+        self.queue.lock().pauses.remove(&group);
+    }
+
+    /// Notes that a read of a list has ended, and begins the pause before the next one: a server that announces changes
+    /// all the time must not occupy the kernel. The pause is as long as the read, within bounds. It doubles as long as
+    /// the server keeps announcing changes and its list stays the same.
+    pub(super) fn note_read(&self, group: ListGroup, begun: Instant) {
+        let mut queue = self.queue.lock();
+        let length = match queue.pauses.get(&group) {
+            Some(last) if begun < last.until + last.length => {
+                (last.length * 2).min(MAX_UNCHANGED_PAUSE)
+            }
+            _ => begun.elapsed().clamp(MIN_PAUSE, MAX_PAUSE),
+        };
+        queue.pauses.insert(group, Pause { until: Instant::now() + length, length });
+    }
+
+    /// Ends the pauses of all lists, because the server has connected again, or an operator has changed its settings.
+    pub(super) fn end_pauses(&self) {
+        self.queue.lock().pauses.clear();
+        self.changed.notify_one();
     }
 
     pub(super) fn note_success(&self, group: ListGroup) {
-        let mut queue = self.0.lock();
+        let mut queue = self.queue.lock();
         queue.retries.remove(&group);
         queue.errors.remove(&group);
     }
 
     pub(super) fn note_failure(&self, group: ListGroup, error: &str) {
-        self.0.lock().errors.insert(group, clip(error, MAX_ERROR_BYTES));
+        self.queue.lock().errors.insert(group, clip(error, MAX_ERROR_BYTES));
     }
 
     /// Returns the error with which the last read of a list failed; `None` if it succeeded.
     pub(super) fn error(&self, group: ListGroup) -> Option<String> {
-        self.0.lock().errors.get(&group).cloned()
+        self.queue.lock().errors.get(&group).cloned()
     }
 
     /// Returns the delay before a failed list is read again, or `None` if its timer is already running.
     pub(super) fn delay_retry(&self, group: ListGroup) -> Option<Duration> {
-        let mut queue = self.0.lock();
+        let mut queue = self.queue.lock();
         if !queue.delayed.insert(group) {
             return None;
         }
@@ -132,22 +222,23 @@ impl RefreshQueue {
     }
 
     pub(super) fn end_delay(&self, group: ListGroup) {
-        self.0.lock().delayed.remove(&group);
+        self.queue.lock().delayed.remove(&group);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use tokio::sync::oneshot::error::TryRecvError;
+    use tokio::time::advance;
 
     use super::*;
 
-    #[test]
-    fn a_caller_does_not_wait_for_a_read_that_began_before_it_asked() {
+    #[tokio::test]
+    async fn a_caller_does_not_wait_for_a_read_that_began_before_it_asked() {
         let queue = RefreshQueue::default();
         let (is_first, mut early) = queue.push_observed(ListGroup::Tools);
         assert!(is_first);
-        assert_eq!(queue.pop(), Some(ListGroup::Tools));
+        assert_eq!(queue.next().await, Some(ListGroup::Tools));
         let reading = queue.take_observers(ListGroup::Tools);
         let (is_first, mut late) = queue.push_observed(ListGroup::Tools);
         assert!(!is_first, "a task is reading");
@@ -155,9 +246,74 @@ mod tests {
         drop(reading);
         assert_eq!(early.try_recv(), Err(TryRecvError::Closed));
         assert_eq!(late.try_recv(), Err(TryRecvError::Empty));
-        assert_eq!(queue.pop(), Some(ListGroup::Tools), "the list is read once more");
+        assert_eq!(queue.next().await, Some(ListGroup::Tools), "the list is read once more");
         drop(queue.take_observers(ListGroup::Tools));
         assert_eq!(late.try_recv(), Err(TryRecvError::Closed));
+    }
+
+    /// Notes a read of the tools that takes a number of milliseconds; returns the milliseconds of the pause after it.
+    async fn pause_after(queue: &RefreshQueue, read: u64) -> u128 {
+        let begun = Instant::now();
+        advance(Duration::from_millis(read)).await;
+        queue.note_read(ListGroup::Tools, begun);
+        let ended = Instant::now();
+        queue.push(ListGroup::Tools);
+        queue.push(ListGroup::Prompts);
+        assert_eq!(queue.next().await, Some(ListGroup::Prompts));
+        assert!(ended.elapsed().is_zero(), "another list does not wait");
+        assert_eq!(queue.next().await, Some(ListGroup::Tools));
+        ended.elapsed().as_millis()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pause_of_one_list_delays_no_caller_no_new_connection_and_no_other_list() {
+        let queue = Arc::new(RefreshQueue::default());
+        assert!(queue.observe_waiting(ListGroup::Tools).is_none());
+        let cases: [fn(&RefreshQueue); 4] = [
+            |queue| drop(queue.push_observed(ListGroup::Tools)),
+            |queue| drop(queue.observe_waiting(ListGroup::Tools)),
+            RefreshQueue::end_pauses,
+            |queue| {
+                queue.push(ListGroup::Prompts);
+            },
+        ];
+        for ends_wait in cases {
+            queue.note_read(ListGroup::Tools, Instant::now());
+            queue.push(ListGroup::Tools);
+            let begun = Instant::now();
+            let waiting = Arc::clone(&queue);
+            let next = tokio::spawn(async move { waiting.next().await });
+            tokio::task::yield_now().await;
+            ends_wait(&queue);
+            assert!(next.await.unwrap().is_some());
+            assert!(begun.elapsed().is_zero());
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_list_is_read_again_after_a_pause_that_is_as_long_as_the_read() {
+        let queue = RefreshQueue::default();
+        for (read, pause) in [(5, 100), (300, 300), (60_000, 1000)] {
+            queue.note_change(ListGroup::Tools);
+            let waited = pause_after(&queue, read).await;
+            assert!((pause..pause + 10).contains(&waited), "{waited} ms after {read} ms");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn pauses_grow_while_a_list_is_announced_and_stays_the_same() {
+        let queue = RefreshQueue::default();
+        let mut pauses = Vec::new();
+        for _ in 0..12 {
+            pauses.push(pause_after(&queue, 5).await / 100);
+        }
+        assert_eq!(pauses[..5], [1, 2, 4, 8, 16]);
+        assert_eq!(pauses[11], 600);
+        queue.note_change(ListGroup::Tools);
+        assert_eq!(pause_after(&queue, 5).await / 100, 1, "the list has changed");
+        assert_eq!(pause_after(&queue, 5).await / 100, 2);
+        advance(Duration::from_secs(1)).await;
+        assert_eq!(pause_after(&queue, 5).await / 100, 1, "no change was announced for a while");
     }
 
     #[test]

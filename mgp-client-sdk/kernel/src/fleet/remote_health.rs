@@ -35,10 +35,8 @@ pub(super) struct RemoteHealth {
     doubt: mgp_types::sync::Mutex<Option<String>>,
 }
 
-/// The last checks of a session.
 #[derive(Debug, Default)]
 struct CheckHistory {
-    /// The time of the last check.
     checked_at: Option<Instant>,
     /// The run of the server to which the failures belong.
     run: u64,
@@ -165,7 +163,7 @@ fn check_failure(error: &RpcError, is_busy: bool) -> Option<CheckFailure> {
     };
     Some(match HttpFailure::from_error(error) {
         Some(HttpFailure::Status(401) | HttpFailure::StatusWithError(401)) => Lasting(
-            "it requires credentials (HTTP 401): log in, or set a header, and start it again"
+            "it requires valid credentials (HTTP 401): log in, or set or correct a header, and start it again"
                 .into(),
         ),
         Some(
@@ -206,6 +204,14 @@ mod tests {
         }
         assert!(checks.count_failure(1, after(10)));
         assert!(!checks.count_failure(2, after(11)), "failures of an earlier run do not count");
+    }
+
+    #[test]
+    fn a_refused_header_is_to_be_corrected() {
+        let error = RpcError::new(ErrorCode::AUTH_REQUIRED, "why");
+        let found = check_failure(&error.because(HttpFailure::Status(401)), false);
+        let found = format!("{found:?}");
+        assert!(found.contains("Lasting") && found.contains("set or correct a header"), "{found}");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The table of servers.
+//! The table of servers: adds, changes, finds and removes them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -142,8 +142,11 @@ impl Fleet {
         futures_util::future::join_all(waits).await;
     }
 
-    /// Marks the tools of a server as stale, so that they are read again if it runs.
+    /// Marks the tools of a server as stale, so that they are read again without a pause if it runs.
     pub(crate) fn refresh_tools(&self, server: &ServerId) {
+        if let Some(server) = self.get(server.as_str()) {
+            server.refresh_queue().end_pauses();
+        }
         self.0.context.stale.mark(server, &[ListGroup::Tools]);
     }
 

@@ -27,6 +27,7 @@ pub(super) async fn run(server: Weak<ManagedServer>, context: FleetContext) {
         record(&server, &state, &context);
         context.index.set_state(server.id().as_str(), state.clone());
         if state == ServerState::Connected {
+            server.refresh_queue().end_pauses();
             context.stale.mark(server.id(), &ListGroup::ALL);
             tokio::spawn(restore(server, context.clone()));
         } else {
@@ -61,10 +62,14 @@ pub(super) async fn announce(
 }
 
 /// Returns whether a server has failed. A drain counts as a failure if its reason is not one of a stop: the server has
-/// then reported that it is unhealthy.
+/// then reported that it is unhealthy. A stop of a failed server, instead of its restart, is not another failure.
 fn is_failure(change: &Transition) -> bool {
     let is_stop = || ShutdownReason::KNOWN.iter().any(|stop| stop.as_str() == &*change.reason);
-    change.to == ServerState::Error || change.to == ServerState::Draining && !is_stop()
+    match change.to {
+        ServerState::Error => change.from != ServerState::Restarting || !is_stop(),
+        ServerState::Draining => !is_stop(),
+        _ => false,
+    }
 }
 
 /// Logs a failure and keeps its reason. Further attempts to start the server that fail for the same reason are not
@@ -120,4 +125,22 @@ async fn restore(server: Arc<ManagedServer>, context: FleetContext) {
     let notifier = context.notifier(server.id().clone());
     let source = server.source(SessionKind::Main);
     context.subscriptions.restore(source, &client, &notifier);
+}
+
+#[cfg(test)]
+mod tests {
+    use mgp_lifecycle::StateHandle;
+
+    use super::*;
+
+    #[test]
+    fn a_stop_of_a_server_that_waits_for_its_restart_is_not_a_failure() {
+        let state = StateHandle::new(ServerState::Connecting);
+        let enter = |to, reason: &str| is_failure(&state.enter(to, reason).unwrap());
+        assert!(enter(ServerState::Error, "exit status 1"));
+        assert!(!enter(ServerState::Restarting, "exit status 1"));
+        assert!(!enter(ServerState::Error, ShutdownReason::OperatorRequest.as_str()));
+        assert!(!enter(ServerState::Restarting, "start"));
+        assert!(enter(ServerState::Error, "restart limit exceeded"));
+    }
 }

@@ -104,7 +104,6 @@ impl VisibleFleet {
     }
 }
 
-/// Counts of the tools in a fleet.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ToolCounts {
     pub(crate) total: u64,

@@ -1,4 +1,4 @@
-//! The lock file in force.
+//! The active lock file.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,7 +13,7 @@ use mgp_types::sync::RwLock;
 /// readable file.
 pub(crate) type LockStamp = Option<(u64, SystemTime)>;
 
-/// The lock file in force, and the file from which it is read again. This handle is cheap to clone.
+/// The active lock file, and the file from which it is read again. This handle is cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct ActiveLock {
     current: Arc<RwLock<Arc<LockFile>>>,

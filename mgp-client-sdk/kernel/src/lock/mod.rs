@@ -63,6 +63,7 @@ pub fn read_start(
         let program = find_program(command.as_str(), cwd, &path, extensions.as_deref())
             .ok_or_else(|| format!("the program `{}` is not found", command.as_str()))?;
         locked.program = Some(tree::hash_file(&program)?);
+        locked.program_path = Some(program.display().to_string());
         locked.package = script;
     }
     Ok(locked)

@@ -16,12 +16,12 @@ const MAX_INSTALLED: usize = 5000;
 
 /// The arguments of a package runner.
 struct Runner {
-    /// The options that name the package; the second and further ones name packages beside it. Without them, the first
+    /// The options that name the package; the second and further ones name additional packages. Without them, the first
     /// argument that is not an option names the package.
     package: &'static [&'static str],
-    /// The options that name further packages to install beside the package.
+    /// The options that name further packages to install with the package.
     beside: &'static [&'static str],
-    /// The other options that take a value.
+    /// The options that take a value, except those in `package` and `beside`.
     values: &'static [&'static str],
 }
 

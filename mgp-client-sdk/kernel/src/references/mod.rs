@@ -333,7 +333,6 @@ fn why_dropped(
     (is_sandboxed && lacks_listen()).then_some("the server is sandboxed without `network.listen`")
 }
 
-/// Returns whether a server runs on this machine.
 fn is_local(server: &ServerConfig) -> bool {
     match &server.target {
         TargetConfig::Url { url, .. } => {

@@ -185,7 +185,6 @@ pub(super) fn count_left(rest: &[Rest], from: Position) -> (usize, usize) {
 struct Size {
     /// The kind of the block, which determines its limit.
     kind: Kind,
-    /// The size of the text or data.
     len: usize,
     /// The size of the other members, as far as it is counted.
     other: usize,
@@ -198,7 +197,6 @@ impl Size {
     }
 }
 
-/// Returns the size of a block.
 fn measure(block: &ContentBlock) -> Size {
     let (kind, len) = match block {
         ContentBlock::Text(content) => (Kind::Text, content.text.len()),
@@ -235,7 +233,6 @@ fn other_len(block: &ContentBlock) -> usize {
     }
 }
 
-/// Returns the length of a value's JSON.
 pub(super) fn json_len(value: &impl Serialize) -> usize {
     struct Counter(usize);
 
@@ -272,7 +269,6 @@ fn readable(block: ContentBlock) -> ContentBlock {
     serde_json::to_string(&block).map_or(block, ContentBlock::text)
 }
 
-/// Returns a block with another text.
 fn with_text(block: &ContentBlock, text: String) -> ContentBlock {
     match block {
         ContentBlock::Text(content) => {

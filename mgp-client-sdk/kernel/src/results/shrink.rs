@@ -1,9 +1,7 @@
 //! Shortens structured content to JSON of the same shape, so that it still fits the schema that its tool declares;
 //! clients refuse content that does not fit the schema.
 
-use std::fmt;
-
-use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use mgp_types::Members;
 use serde_json::value::RawValue;
 
 use super::cut_position::cut_plain;
@@ -107,33 +105,6 @@ fn shrink_object(value: &str, max: usize, depth: usize) -> Option<String> {
     }
     shown.push('}');
     Some(shown)
-}
-
-/// The members of an object, in their order.
-struct Members<'a>(Vec<(String, &'a RawValue)>);
-
-impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct InOrder;
-
-        impl<'de> Visitor<'de> for InOrder {
-            type Value = Vec<(String, &'de RawValue)>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                let mut members = Vec::new();
-                while let Some(member) = map.next_entry()? {
-                    members.push(member);
-                }
-                Ok(members)
-            }
-        }
-
-        deserializer.deserialize_map(InOrder).map(Self)
-    }
 }
 
 #[cfg(test)]

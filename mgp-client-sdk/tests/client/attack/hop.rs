@@ -226,8 +226,9 @@ fn page_first() -> Value {
     json!({"code": -32042, "message": "log in first", "data": {"elicitations": [page]}})
 }
 
-/// A legacy server that refuses the first call until a page was visited, and announces that visit at the second call.
-async fn refer_to_page(mut script: Script) {
+/// A legacy server that refuses calls for a page: only the first one, with the visit announced at the second, or
+/// `always`, with the visit announced before the refusal can have arrived.
+async fn refer_to_page(mut script: Script, always: bool) {
     script.initialize("2025-11-25", json!({"tools": {}})).await;
     let mut is_refused = false;
     while let Some(request) = script.read().await {
@@ -236,14 +237,17 @@ async fn refer_to_page(mut script: Script) {
                 let tools = json!([{"name": "wipe", "inputSchema": {"type": "object"}}]);
                 script.answer(&request, json!({"tools": tools})).await;
             }
-            Some("tools/call") if is_refused => {
-                let done = json!({"elicitationId": "e1"});
-                script.notify("notifications/elicitation/complete", done).await;
-                script.answer(&request, json!({"content": []})).await;
-            }
             Some("tools/call") => {
-                is_refused = true;
-                script.refuse(&request, page_first()).await;
+                if always || is_refused {
+                    let done = json!({"elicitationId": "e1"});
+                    script.notify("notifications/elicitation/complete", done).await;
+                }
+                if is_refused && !always {
+                    script.answer(&request, json!({"content": []})).await;
+                } else {
+                    is_refused = true;
+                    script.refuse(&request, page_first()).await;
+                }
             }
             _ => {}
         }
@@ -253,7 +257,7 @@ async fn refer_to_page(mut script: Script) {
 #[tokio::test]
 async fn only_the_caller_that_was_refused_for_a_page_is_notified_of_its_completion() {
     let (end, script) = Script::new();
-    tokio::spawn(refer_to_page(script));
+    tokio::spawn(refer_to_page(script, false));
     let stack = gateway_over(end, EraChoice::Legacy, &lenient(ElicitApprover::everyone())).await;
     let call = json!({"name": "wipe", "arguments": {}});
     let mut first = raw::legacy(&stack, mallory(), "2025-11-25").await;
@@ -268,29 +272,10 @@ async fn only_the_caller_that_was_refused_for_a_page_is_notified_of_its_completi
     assert!(!is_notified, "{received:?}");
 }
 
-/// A legacy server that refuses each call for a page, and announces the visit before the refusal can have arrived.
-async fn announce_early(mut script: Script) {
-    script.initialize("2025-11-25", json!({"tools": {}})).await;
-    while let Some(request) = script.read().await {
-        match request["method"].as_str() {
-            Some("tools/list") => {
-                let tools = json!([{"name": "wipe", "inputSchema": {"type": "object"}}]);
-                script.answer(&request, json!({"tools": tools})).await;
-            }
-            Some("tools/call") => {
-                let done = json!({"elicitationId": "e1"});
-                script.notify("notifications/elicitation/complete", done).await;
-                script.refuse(&request, page_first()).await;
-            }
-            _ => {}
-        }
-    }
-}
-
 #[tokio::test]
 async fn the_completion_of_a_page_follows_the_refusal_that_names_it() {
     let (end, script) = Script::new();
-    tokio::spawn(announce_early(script));
+    tokio::spawn(refer_to_page(script, true));
     let stack = gateway_over(end, EraChoice::Legacy, &lenient(ElicitApprover::everyone())).await;
     let mut caller = raw::legacy(&stack, mallory(), "2025-11-25").await;
     let refused = caller.ask("tools/call", json!({"name": "wipe", "arguments": {}})).await;

@@ -25,7 +25,6 @@ fn connect(stack: &Stack, principal: Principal) -> RawPeer {
     RawPeer::new(here.reader, here.writer)
 }
 
-/// Returns an answer that accepts a confirmation.
 pub(crate) fn accept_answer() -> Value {
     json!({"action": "accept", "content": {"confirm": true}})
 }

@@ -107,7 +107,6 @@ impl World {
         self.ran.load(Ordering::SeqCst)
     }
 
-    /// Returns the events of a type.
     pub(crate) fn events(&self, kind: &str) -> Vec<AuditEvent> {
         let events = self.log.events().into_iter();
         events.filter(|event| event.event_type.as_str() == kind).collect()

@@ -78,12 +78,10 @@ impl World {
         file.set_len(file.metadata().unwrap().len() - 10).unwrap();
     }
 
-    /// Returns the text in the file.
     pub(crate) fn content(&self) -> String {
         std::fs::read_to_string(self.file()).unwrap()
     }
 
-    /// Replaces the text in the file.
     pub(crate) fn replace_content(&self, text: &str) {
         std::fs::write(self.file(), text).unwrap();
     }

@@ -58,7 +58,6 @@ pub(crate) fn curious() -> Server {
     server.tool(quick).tool(complete)
 }
 
-/// Connects a client to a server.
 pub(crate) async fn connect(
     server: Server,
     builder: ClientBuilder,
@@ -77,7 +76,6 @@ pub(crate) async fn connect(
     Box::pin(builder.http(|http| http.eras = EraCache::new()).connect_url(url)).await.unwrap()
 }
 
-/// The questions that a client received.
 #[derive(Clone, Default)]
 pub(crate) struct Questions(Arc<Mutex<Vec<CallbackRequestParams>>>);
 

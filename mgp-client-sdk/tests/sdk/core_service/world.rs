@@ -50,7 +50,6 @@ pub(crate) fn config(era: EraChoice) -> ClientConfig {
     config
 }
 
-/// Connects to a server in memory.
 pub(crate) async fn connect(server: Server, config: ClientConfig) -> Client {
     let end = serve(server);
     Client::connect(end.reader, end.writer, config).await.unwrap()
@@ -99,7 +98,6 @@ pub(crate) fn person(answer: &'static str, asked: &Arc<AtomicUsize>) -> Router {
     )
 }
 
-/// Creates a chunk of text.
 pub(crate) fn chunk(text: &str) -> OutletItem {
     OutletItem::chunk(Payload::of(&mgp_types::mcp::ContentBlock::text(text)).unwrap())
 }

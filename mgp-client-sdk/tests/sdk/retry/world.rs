@@ -93,7 +93,6 @@ impl Governed {
     }
 }
 
-/// Returns a member of the details of an event.
 pub(crate) fn detail(event: &AuditEvent, name: &str) -> Option<String> {
     event.details.as_ref()?.get(name).map(|value| value.as_str().to_owned())
 }

@@ -267,7 +267,7 @@ impl Endpoint {
             };
             match next {
                 Some(next) => body = next,
-                // The judge waits until its own time limit.
+                // The judge reports the missing answer at its own time limit.
                 None if !self.is_relay() => return Ok(()),
                 None => return Err("the event stream ended without the answer".to_owned()),
             }
@@ -357,7 +357,6 @@ impl Endpoint {
     }
 }
 
-/// The position in an event stream.
 #[derive(Debug, Default)]
 struct Position<'a> {
     /// The id of the request whose answer the stream has.
@@ -429,12 +428,10 @@ impl EventBuffer {
     }
 }
 
-/// Returns the data of an event.
 fn data_of(event: &str) -> String {
     values(event, "data").collect::<Vec<_>>().join("\n")
 }
 
-/// Returns the values of a field of an event.
 fn values<'a>(event: &'a str, field: &'a str) -> impl Iterator<Item = &'a str> {
     let values = event.lines().filter_map(move |line| line.strip_prefix(field)?.strip_prefix(':'));
     values.map(|value| value.strip_prefix(' ').unwrap_or(value))

@@ -79,7 +79,7 @@ impl Subject {
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct RuleResult {
-    /// The rule.
+    /// The rule that was checked.
     #[serde(flatten)]
     pub rule: RuleInfo,
     /// The outcome.
@@ -141,7 +141,7 @@ impl Summary {
 #[derive(Clone, Copy, Debug, Serialize)]
 #[non_exhaustive]
 pub struct TierSummary {
-    /// The tier.
+    /// The tier that the counts are about.
     pub tier: Tier,
     /// The counts of the tier's rules.
     #[serde(flatten)]

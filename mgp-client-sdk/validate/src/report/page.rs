@@ -87,7 +87,6 @@ fn write_tier(out: &mut String, report: &Report, tier: Tier) {
     out.push_str("</tbody></table>");
 }
 
-/// Writes the badge.
 pub(super) fn badge(report: &Report) -> String {
     let (word, _) = verdict(report);
     let colour = if report.is_passed() { "#18794e" } else { "#c62a2f" };

@@ -94,7 +94,7 @@ async fn shutdown(session: &mut Session) -> Check {
 }
 
 async fn bad_shutdown(session: &mut Session) -> Check {
-    // A server that ignores the wrong time would stop.
+    // A server that ignores the invalid `timeout_ms` would stop.
     may_stop(session)?;
     let params = json!({ "reason": "operator_request", "timeout_ms": "soon" });
     let answer = session.ask("mgp/lifecycle/shutdown", params).await?;

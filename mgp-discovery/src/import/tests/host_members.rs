@@ -21,21 +21,71 @@ fn the_variables_and_headers_of_codex_are_kept() {
         [mcp_servers.c]\ncommand = 'c'\nstartup_timeout_ms = 1500\nstartup_timeout_sec = 20\n\
         [mcp_servers.d]\ncommand = 'd'\nenv_vars = [{ name = 'TOKEN', source = 'remote' }]\n\
         [mcp_servers.e]\ncommand = 'e'\nenv_vars = 'TOKEN'\n\
-        [mcp_servers.f]\nurl = 'https://x.org'\nenv_http_headers = { X-Key = 1 }\n";
+        [mcp_servers.f]\nurl = 'https://x.org'\nenv_http_headers = { X-Key = 1 }\n\
+        [mcp_servers.g]\ncommand = 'g'\nenv_vars = ['A', { name = 'B', source = 'local' }, { name = 'C' }]\n";
     let import = imported(Host::Codex, "config.toml", text);
     let variables = "its `env_vars` has something that is not the name of a variable";
     let headers = "its `env_http_headers` has something that is not the name of a variable";
-    assert_eq!(reasons(&import), [("d", variables), ("e", variables), ("f", headers)]);
+    let remote =
+        "its `env_vars` has a variable whose `source` is not `local`, which only its host can read";
+    assert_eq!(reasons(&import), [("d", remote), ("e", variables), ("f", headers)]);
     let expected = ["it inherits from the program that starts mgp: TOKEN, ZONE"];
     assert_eq!(import.servers[0].notes, expected);
     assert_eq!(import.servers[1].entry.headers["X-Key"], "${HKEY}");
     let plan = Plan::new("/nowhere/at/all.toml", &[import]).unwrap();
     let servers = Config::parse("f", plan.text()).unwrap().config.servers;
     assert_eq!(servers[0].pass_env, ["TOKEN", "ZONE"]);
+    assert_eq!(servers[3].pass_env, ["A", "B", "C"]);
     let start = |at: usize| servers[at].timeouts.start.unwrap().as_millis();
     assert_eq!((start(0), start(2)), (1500, 20_000));
     let TargetConfig::Url { headers, .. } = &servers[1].target else { panic!("a URL") };
     assert_eq!(headers["X-Key"], "${HKEY}");
+}
+
+#[test]
+fn headers_of_goose_get_the_variables_of_their_entry() {
+    let text = "extensions:\n  hub:\n    type: streamable_http\n    uri: https://x.org\n    headers:\n      Authorization: 'Bearer ${TOKEN}'\n      X-Zone: $ZONE\n      X-Other: '${OTHER}'\n    envs: {ZONE: eu}\n    env_keys: [TOKEN]\n";
+    let import = read_of_user(Host::Goose, Path::new("config.yaml"), text, &[]).unwrap();
+    let headers = &import.servers[0].entry.headers;
+    assert_eq!(headers["Authorization"], "Bearer ${keyring:TOKEN}");
+    assert_eq!((headers["X-Zone"].as_str(), headers["X-Other"].as_str()), ("eu", "${OTHER}"));
+}
+
+#[test]
+fn a_server_that_needs_its_host_stays_there() {
+    let entry = |host: Host, members: &str| {
+        let text = format!(r#"{{"{}": {{"s": {{{members}}}}}}}"#, host.servers_key());
+        imported(host, "f", &text)
+    };
+    for (host, members, expected) in [
+        (
+            Host::ClaudeCode,
+            r#""url": "https://x.org", "headersHelper": "/bin/h""#,
+            "only its host can run its `headersHelper`",
+        ),
+        (
+            Host::GeminiCli,
+            r#""httpUrl": "https://x.org", "authProviderType": "google_credentials""#,
+            "only its host has the login that its `authProviderType` names",
+        ),
+        (
+            Host::VsCode,
+            r#""command": "a", "sandboxEnabled": true"#,
+            "its host runs it in a sandbox, which it would lose here",
+        ),
+        (Host::Zed, r#""source": "extension""#, "an extension of its host starts it"),
+    ] {
+        let import = entry(host, members);
+        assert_eq!(reasons(&import), [("s", expected)], "{members}");
+        assert!(import.refused[0].is_started(), "its host starts it: {members}");
+    }
+    let own = r#""httpUrl": "https://x.org", "authProviderType": "dynamic_discovery""#;
+    assert_eq!(names(&entry(Host::GeminiCli, own)), ["s"]);
+    let open = entry(Host::VsCode, r#""command": "a", "sandboxEnabled": false"#);
+    assert_eq!(names(&open), ["s"]);
+    let import = entry(Host::ClaudeCode, r#""url": "https://x.org", "oauth": {"clientId": "c"}"#);
+    let note = "`oauth` was left out: `mgp servers login` logs in";
+    assert!(import.servers[0].notes[0].starts_with(note), "{:?}", import.servers[0].notes);
 }
 
 #[test]
@@ -160,6 +210,15 @@ fn a_server_with_a_file_of_opencode_stays_there() {
     let import = imported(Host::OpenCode, "f", text);
     assert_eq!(import.servers[0].entry.args, ["${B}"]);
     assert_eq!(reasons(&import), [("a", "only its host can replace `{file:~/.key}`")]);
+}
+
+#[test]
+fn a_variable_that_cannot_be_replaced_is_shown_as_its_host_has_it() {
+    let text = r#"{"mcpServers": {"a": {"command": "a", "args": ["${file:/x}"]}}}"#;
+    for host in [Host::Windsurf, Host::ClaudeCode] {
+        let import = imported(host, "f", text);
+        assert_eq!(reasons(&import), [("a", "only its host can replace `${file:/x}`")]);
+    }
 }
 
 #[test]

@@ -134,7 +134,6 @@ impl GrantNotice {
         self.grants == other.grants && self.expires_at == other.expires_at
     }
 
-    /// Returns the requested names that have this decision.
     pub(super) fn names_with(
         &self,
         decision: GrantDecision,

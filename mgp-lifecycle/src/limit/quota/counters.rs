@@ -12,7 +12,6 @@ use super::super::caller::Caller;
 use super::super::open_calls::{OpenCalls, RoundUse};
 use super::{Quota, QuotaExceeded, QuotaUse};
 
-/// The counters of one quota.
 pub(super) struct QuotaCounters {
     quota: Quota,
     now: Box<dyn Fn() -> SystemTime + Send + Sync>,
@@ -111,7 +110,6 @@ impl QuotaCounters {
         self.current().open.insert(logical, caller, used);
     }
 
-    /// Returns the usage of a principal.
     pub(super) fn used(&self, caller: &Caller) -> QuotaUse {
         let state = self.current();
         let used = state.used.get(caller).copied().unwrap_or_default();
@@ -132,7 +130,6 @@ impl QuotaCounters {
         self.quota.period.max(Duration::from_secs(1))
     }
 
-    /// Returns the end of a period.
     fn end_of(&self, period: u128) -> Timestamp {
         let end = (period + 1).saturating_mul(self.length().as_nanos());
         let end = Duration::from_nanos(u64::try_from(end).unwrap_or(u64::MAX));

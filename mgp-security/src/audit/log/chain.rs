@@ -71,8 +71,6 @@ pub(super) struct Line<'a> {
     hash: &'a [u8],
 }
 
-// === impl Chain ===
-
 impl Chain {
     /// Creates the chain of a log without records; logs with different names start with different hashes.
     pub(super) fn genesis(name: &str, key: ChainKey) -> Self {
@@ -127,8 +125,6 @@ impl Chain {
     }
 }
 
-// === impl ChainKey ===
-
 impl ChainKey {
     pub(super) const NONE: Self = Self(None);
 
@@ -157,8 +153,6 @@ impl ChainKey {
 }
 
 mgp_types::opaque_debug!(ChainKey);
-
-// === impl Line ===
 
 impl<'a> Line<'a> {
     /// Parses a line without verifying its hash.

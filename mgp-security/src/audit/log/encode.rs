@@ -47,8 +47,6 @@ impl CachedText {
     }
 }
 
-// === impl EventEncoder ===
-
 impl EventEncoder {
     /// Writes the event of a finished call, with exactly the members of [`EndedCall::to_event`].
     pub(super) fn ended(&mut self, out: &mut Vec<u8>, ended: &EndedCall) {

@@ -35,8 +35,6 @@ pub(super) struct Group {
     encoder: EventEncoder,
 }
 
-// === impl Group ===
-
 impl Group {
     pub(super) fn new(chain: Chain) -> Self {
         Self {

@@ -77,8 +77,6 @@ struct Open {
     writer: Option<JoinHandle<()>>,
 }
 
-// === impl AuditLog ===
-
 impl AuditLog {
     /// Opens a log for exclusive use by this process.
     ///
@@ -250,8 +248,6 @@ impl Drop for Open {
     }
 }
 
-// === impl AuditSink ===
-
 impl AuditSink for AuditLog {
     fn begin(&self, mut start: CallRecord) -> AuditFuture<Ticket> {
         let shared = &self.0.shared;
@@ -367,8 +363,6 @@ async fn await_intent(
 #[derive(Debug, thiserror::Error)]
 #[error("the event is not valid JSON, or longer than {MAX_EVENT} bytes")]
 struct NotRecordable;
-
-// === impl EventSource ===
 
 #[async_trait]
 impl EventSource for AuditLog {

@@ -65,8 +65,6 @@ pub struct AuditPage {
     pub next: Option<u64>,
 }
 
-// === impl AuditQuery ===
-
 impl AuditQuery {
     /// Creates a query for all events, oldest first, a thousand per page.
     pub fn new() -> Self {
@@ -236,8 +234,6 @@ enum Progress {
     Continue,
     Done,
 }
-
-// === impl LogReader ===
 
 impl LogReader {
     pub(super) fn place(&self) -> (&std::path::Path, &str) {

@@ -152,8 +152,6 @@ enum WriterSleep {
     Gathering,
 }
 
-// === impl LogQueue ===
-
 impl LogQueue {
     pub(super) fn new(bound: usize, seq: u64, no: u64) -> Self {
         // At least two, because a call may need room for two records. The upper limit is half of what tokio's semaphore
@@ -182,7 +180,7 @@ impl LogQueue {
         }
         for (number, place) in &written.watched {
             let text = String::from_utf8_lossy(&written.text[place.clone()]);
-            // Ignore the error: the last receiver may be gone by now.
+            // Ignore the error: the last receiver may have been dropped.
             let _ = self.watched.send((*number, Payload::from_trusted(text.into_owned())));
         }
     }

@@ -36,7 +36,6 @@ pub(super) trait Disk: Send {
     fn remove_before(&mut self, from: u64) -> io::Result<()>;
 }
 
-/// A segment file of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Segment {
     /// The number of the first record in the file.
@@ -44,7 +43,6 @@ pub(super) struct Segment {
     pub(super) path: PathBuf,
 }
 
-/// The directory and the name of a log.
 #[derive(Clone, Debug)]
 pub(super) struct LogPlace {
     pub(super) dir: PathBuf,
@@ -56,8 +54,6 @@ pub(super) struct LogPlace {
 pub(super) struct Lock {
     _file: File,
 }
-
-// === impl LogPlace ===
 
 impl LogPlace {
     pub(super) fn new(dir: &Path, name: &str) -> Result<Self, LogError> {

@@ -44,7 +44,6 @@ struct TargetKey {
     tool_name: Option<String>,
 }
 
-/// The members of an event about an approval.
 #[derive(Deserialize)]
 struct ApprovalEvent {
     event_type: String,

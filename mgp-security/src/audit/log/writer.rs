@@ -107,8 +107,6 @@ enum HeadSave {
     Later,
 }
 
-// === impl Writer ===
-
 impl Writer {
     /// Opens a log, and completes what an earlier process left unfinished.
     pub(super) fn open(

@@ -28,7 +28,7 @@ pub enum KeyError {
         /// The id that was not found.
         id: String,
     },
-    /// The store already contains the maximum number of keys, and all of them are in force.
+    /// The store already contains the maximum number of keys, and all of them are valid.
     #[error("the limit of {MAX_KEYS} keys is reached; revoke some")]
     Full,
     /// The system cannot provide random bytes for a new key.

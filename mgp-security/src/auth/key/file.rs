@@ -29,7 +29,6 @@ pub struct FileKeys {
     file: PrivateFile,
 }
 
-/// The JSON content of the key file.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Contents {

@@ -110,8 +110,6 @@ pub struct NewKey {
     text: String,
 }
 
-// === impl ApiKeys ===
-
 impl ApiKeys {
     /// Creates an empty set of keys in memory.
     #[must_use]
@@ -354,8 +352,6 @@ impl Default for ApiKeys {
 
 mgp_types::opaque_debug!(ApiKeys);
 
-// === impl KeyCache ===
-
 impl KeyCache {
     fn snapshot(&self) -> Arc<Snapshot> {
         Arc::clone(&self.snapshot.read())
@@ -416,8 +412,6 @@ impl KeyCache {
     }
 }
 
-// === impl Snapshot ===
-
 impl Snapshot {
     fn of(records: Vec<KeyRecord>, stamp: u64) -> Result<Self, KeyStoreError> {
         let entries = records.into_iter().map(|record| {
@@ -464,8 +458,6 @@ impl Snapshot {
         Ok(entry.caller.clone())
     }
 }
-
-// === impl NewKey ===
 
 impl NewKey {
     /// Returns the id, by which the key is revoked.

@@ -119,7 +119,7 @@ impl KeyRecord {
         self.revoked.get_or_insert_with(Timestamp::now);
     }
 
-    /// Returns the time at which the key was revoked or expired; `None` if it is in force.
+    /// Returns the time at which the key was revoked or expired; `None` if it is valid.
     pub(super) fn ended(&self, now: SystemTime) -> Option<SystemTime> {
         let ends = [self.revoked.as_ref(), self.grant.expiry()];
         let ends = ends.into_iter().flatten().filter_map(Timestamp::to_system_time);

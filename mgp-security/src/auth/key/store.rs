@@ -95,7 +95,7 @@ pub(super) fn add(
         return Err(KeyError::Exists { id: record.id().to_owned() });
     }
     if records.len() >= MAX_KEYS {
-        // Remove the key that ended first: it is refused without its record, too.
+        // Remove the key that ended first: it is refused even without its record.
         let now = SystemTime::now();
         let ended = records.values().filter_map(|known| Some((known.ended(now)?, known.id())));
         let oldest = ended.min().ok_or(KeyError::Full)?.1.to_owned();

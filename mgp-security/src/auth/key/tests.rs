@@ -211,7 +211,6 @@ async fn a_store_that_failed_is_read_again() {
 
 // === Files ===
 
-/// A folder with a key file.
 struct Folder(TempDir);
 
 impl Folder {

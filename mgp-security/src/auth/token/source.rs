@@ -25,7 +25,6 @@ const FETCH_TIMEOUT: Duration = Duration::from_secs(10);
 /// The maximum number of redirects that are followed for a document.
 const MAX_REDIRECTS: usize = 3;
 
-/// The source of an issuer's keys.
 #[derive(Clone, Debug)]
 pub(super) enum KeySource {
     Fixed(Arc<JwkSet>),
@@ -87,8 +86,6 @@ enum FetchKeysError {
     NoMetadata,
 }
 
-// === impl KeySource ===
-
 impl KeySource {
     pub(super) fn fetched(url: impl Into<String>, fetcher: SharedFetch) -> Self {
         Self::at(KeysPlace::Url(url.into()), fetcher)
@@ -104,7 +101,6 @@ impl KeySource {
         Self::Fetched(Arc::new(FetchedKeys { place, fetcher, cached, fetching }))
     }
 
-    /// Returns the current keys.
     pub(super) async fn current(&self) -> Result<Arc<JwkSet>, AuthRefused> {
         match self {
             Self::Fixed(set) => Ok(Arc::clone(set)),
@@ -121,8 +117,6 @@ impl KeySource {
         }
     }
 }
-
-// === impl FetchedKeys ===
 
 impl FetchedKeys {
     async fn current(self: &Arc<Self>) -> Result<Arc<JwkSet>, AuthRefused> {
@@ -277,8 +271,6 @@ pub(super) fn metadata_urls(issuer: &str) -> Vec<String> {
 }
 
 mgp_types::opaque_debug!(FetchedKeys { place });
-
-// === impl CachedKeys ===
 
 impl CachedKeys {
     fn younger_than(&self, age: Duration) -> Option<Arc<JwkSet>> {

@@ -43,6 +43,8 @@ const ASKED: &[&[&str]] = &[
     &["environment", "variables"],
     &["env", "vars"],
     &["env", "dump"],
+    &["contents", "of", "env"],
+    &["env", "file", "contents"],
     &["sidenote"],
     &["side", "note"],
     &["summary", "of", "conversation"],

@@ -74,7 +74,7 @@ impl Look<'_> {
         for (name, value) in members {
             match name.as_str() {
                 "$ref" | "$dynamicRef" | "$recursiveRef" => self.reference(value),
-                "$id" | "id" if value.as_str().is_some_and(is_local_file) => {
+                "$id" | "id" | "$schema" if value.as_str().is_some_and(is_local_file) => {
                     self.found(Rule::Schema, "the schema names a local file", &value.to_string());
                 }
                 "type" => self.kind(value),
@@ -83,6 +83,10 @@ impl Look<'_> {
                         let what = "a pattern takes forever on some texts";
                         self.found(Rule::Pattern, what, &value.to_string());
                     }
+                }
+                name if !is_possible(name, value) => {
+                    let evidence = format!("{name}: {value}");
+                    self.found(Rule::Schema, "a value in the schema is invalid", &evidence);
                 }
                 name if DATA.contains(&name) => self.data(value, depth + 1),
                 name if NAMED.contains(&name) => {
@@ -152,6 +156,26 @@ fn is_local_file(id: &str) -> bool {
     id.starts_with("file:")
 }
 
+/// Returns whether a member of a schema has a value that validators can read. Some servers write `null` for a member
+/// that is absent, and `true` for a property that is required, as in the third draft.
+fn is_possible(name: &str, value: &Value) -> bool {
+    let is_text = |value: &Value| value.is_string();
+    match name {
+        _ if value.is_null() => true,
+        "required" => {
+            value.is_boolean() || value.as_array().is_some_and(|names| names.iter().all(is_text))
+        }
+        "enum" => value.is_array(),
+        "minLength" | "maxLength" | "minItems" | "maxItems" | "minProperties" | "maxProperties" => {
+            value.as_f64().is_none_or(|bound| bound >= 0.0)
+        }
+        "minimum" | "maximum" | "multipleOf" => {
+            value.is_number() || value.as_str().is_some_and(|bound| bound.parse::<f64>().is_ok())
+        }
+        _ => true,
+    }
+}
+
 /// Returns whether a regular expression contains a nested repetition such as `(a+)+`, which takes exponential time
 /// in backtracking engines.
 fn explodes(pattern: &str) -> bool {
@@ -214,6 +238,10 @@ mod tests {
             None,
         );
         check(
+            r#"{"required":["minimum"],"properties":{"minimum":{"enum":[1],"minimum":null,"required":true}}}"#,
+            None,
+        );
+        check(
             r#"{"type":"object","properties":{"s":{"pattern":"^[a-z0-9]+(-[a-z0-9]+)*$","default":{"type":"x","$ref":"y"}}}}"#,
             None,
         );
@@ -228,6 +256,11 @@ mod tests {
         check(r##"{"$defs":{"a":{"$ref":"#/$defs/b"},"b":{"$ref":"#/$defs/a"}}}"##, refused);
         check(r#"{"type":"strnig"}"#, refused);
         check(r#"{"type":"string"}"#, refused);
+        check(r#"{"required":"s"}"#, refused);
+        check(r#"{"properties":{"s":{"enum":"a"}}}"#, refused);
+        check(r#"{"properties":{"s":{"minLength":-1}}}"#, refused);
+        check(r#"{"properties":{"n":{"minimum":"a"}}}"#, refused);
+        check(r#"{"$schema":"file:///tmp/s.json"}"#, refused);
         check(&format!("{}{}", r#"{"not":"#.repeat(60) + "{}", "}".repeat(60)), refused);
         check(r##"{"$ref":"#/$defs/a"}"##, Some(Severity::Held));
         check(r#"{"properties":{"s":{"pattern":"^(a+)+$"}}}"#, Some(Severity::Held));

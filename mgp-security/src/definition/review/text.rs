@@ -353,7 +353,7 @@ impl Phrase {
         {
             return false;
         }
-        // An exception reverses the ban as well.
+        // An exception that follows (`unless …`) lifts the ban.
         let mut rest = words[start..].iter().take(BAN_REACH).take_while(|word| !word.begins);
         if rest.any(|word| word.is("unless")) {
             return false;

@@ -115,3 +115,21 @@ async fn a_tool_that_its_server_has_not_listed_yet_is_reviewed_as_it_was_pinned(
     assert_eq!((tool.description.as_deref(), findings.len()), (Some("Reads a file."), 0));
     assert!(later.definitions.reviewed(&files(), "other").is_none());
 }
+
+#[tokio::test]
+async fn only_the_first_announcement_since_the_last_list_changes_the_table() {
+    let mut world = world();
+    for tools in [READ, READ_MORE] {
+        world.liar.lists(&[tools]);
+        world.list().await;
+        let listed = world.definitions.0.table();
+        world.definitions.mark_stale(&files());
+        let outdated = world.definitions.0.table();
+        assert!(!Arc::ptr_eq(&listed, &outdated), "the list is outdated now");
+        world.definitions.mark_stale(&files());
+        assert!(Arc::ptr_eq(&outdated, &world.definitions.0.table()), "nothing has changed since");
+    }
+    world.liar.lists(&[READ]);
+    world.call("read").await.unwrap();
+    assert_eq!(world.standing("read"), DefinitionState::Pinned);
+}

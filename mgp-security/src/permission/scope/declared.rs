@@ -63,7 +63,6 @@ impl<'a> Declared<'a> {
         Self::Schemas { root, own: found }.targets()
     }
 
-    /// Returns the schema of a member of an object.
     pub(super) fn member(&self, name: &str) -> Self {
         let Self::Schemas { root, own } = self else { return self.clone() };
         let root = *root;
@@ -92,7 +91,6 @@ impl<'a> Declared<'a> {
         if any || schemas.is_cut || !lists_members { Self::Any } else { Self::Undeclared }
     }
 
-    /// Returns the schema of the items of an array.
     pub(super) fn item(&self) -> Self {
         let Self::Schemas { root, own } = self else { return self.clone() };
         let root = *root;

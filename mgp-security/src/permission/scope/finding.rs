@@ -243,7 +243,7 @@ impl Kinds {
     fn and_declared(self, targets: &[About]) -> Self {
         let is_either = targets.contains(&About::Host) && targets.contains(&About::Path);
         let mut kinds = targets.iter().copied().fold(self, Self::and);
-        // An argument whose name suggests a host stays one, because the server writes the schema.
+        // If the name suggests a host, the schema cannot make the value a path, because the server writes the schema.
         kinds.either |= is_either && !self.has(About::Host);
         kinds
     }

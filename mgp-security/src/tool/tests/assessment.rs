@@ -66,6 +66,18 @@ fn a_plain_tool_is_dangerous_unless_uncontradicted_hints_of_a_trusted_server_say
         (r"d\u0435lete", "id", additive, "dangerous - -"),
         ("get_update", "id", read_only, "safe - -"),
         ("update_note", "id", read_only, "dangerous - -"),
+        // Both change files of a repository.
+        ("git_add", "repo_path files", additive, "dangerous filesystem.write -"),
+        ("git_checkout", "repo_path branch_name", additive, "dangerous filesystem.write -"),
+        ("get_checkout", "id", read_only, "safe - -"),
+        // A prefix of the verb does not change its meaning.
+        ("API-get-block-children", "block_id", read_only, "safe - -"),
+        ("API-retrieve-a-block", "block_id", read_only, "safe - -"),
+        ("API-retrieve-a-block", "block_id", "", "dangerous - -"),
+        ("API-delete-a-block", "block_id", read_only, "dangerous - -"),
+        ("API-post-page", "title", read_only, "dangerous - -"),
+        ("start_search", "path", read_only, "moderate filesystem.read -"),
+        ("start_process", "name", read_only, "dangerous shell.execute -"),
         // Opening data means reading it.
         ("open_nodes", "names", read_only, "safe - -"),
         ("openNodes", "names", "", "dangerous - -"),
@@ -94,6 +106,38 @@ fn a_plain_tool_is_dangerous_unless_uncontradicted_hints_of_a_trusted_server_say
     for trust in ["sandboxed", "untrusted", "experimental", "root"] {
         check(trust, &tool("echo", "message", read_only), "dangerous - -");
         check(trust, &tool("echo", "message", additive), "dangerous - -");
+    }
+}
+
+#[test]
+fn only_definitions_that_a_schema_uses_describe_arguments() {
+    let content = r#"{"properties":{"content":{"type":"string"}}}"#;
+    for (properties, keyword, expected) in [
+        ("", "$defs", "safe - -"),
+        ("", "definitions", "safe - -"),
+        (r##""a":{"$ref":"#/$defs/Id"}"##, "$defs", "safe - -"),
+        (r##""a":{"$ref":"#/definitions/Page"}"##, "$defs", "safe - -"),
+        (r##""a":{"$ref":"#/$defs/Page"}"##, "$defs", "dangerous - -"),
+        (r##""a":{"$ref":"#/definitions/Page"}"##, "definitions", "dangerous - -"),
+        (r##""a":{"$ref":"#/$defs/Page/properties/content"}"##, "$defs", "dangerous - -"),
+        // Another definition can lead to it.
+        (r##""a":{"items":{"anyOf":[{"$ref":"#/$defs/Link"}]}}"##, "$defs", "dangerous - -"),
+        // These references are not followed, so they count as leading to all definitions.
+        (r##""a":{"$ref":"#"}"##, "$defs", "dangerous - -"),
+        (r##""a":{"$ref":"#/$defs"}"##, "$defs", "dangerous - -"),
+        (r##""a":{"$ref":"#/%24defs/Page"}"##, "$defs", "dangerous - -"),
+        (r##""a":{"$ref":"#/$defs/~0Page"}"##, "$defs", "dangerous - -"),
+        (r##""a":{"$ref":"#page"}"##, "$defs", "dangerous - -"),
+        (r#""a":{"$ref":"https://example.com/page.json"}"#, "$defs", "dangerous - -"),
+        (r##""a":{"$dynamicRef":"#page"}"##, "$defs", "dangerous - -"),
+    ] {
+        let tool: Tool = serde_json::from_str(&format!(
+            r##"{{"name":"get_page","annotations":{{"readOnlyHint":true}},"inputSchema":{{"type":"object",
+                "properties":{{{properties}}},"{keyword}":{{"Id":{{"type":"string"}},"Page":{content},
+                "Link":{{"$ref":"#/{keyword}/Page"}}}}}}}}"##
+        ))
+        .unwrap();
+        check("standard", &tool, expected);
     }
 }
 
@@ -144,6 +188,9 @@ fn permissions_of_a_plain_tool_are_seen_in_its_name_and_arguments() {
         ("store_memory", "text", "memory.write"),
         ("add_knowledge", "text", "memory.write"),
         ("take_screenshot", "", "camera"),
+        ("take_screenshot", "format fullPage", "-"),
+        ("browser_take_screenshot", "type", "network.outbound"),
+        ("webcam_screenshot", "page", "camera"),
         ("notify", "text", "notification"),
         ("get_env", "", "system.info"),
         ("download_file", "url path", "filesystem.write,network.outbound"),
@@ -378,6 +425,11 @@ fn each_risk_has_its_reason() {
             reason("read_file", "path", reads),
             RiskLevel::Moderate,
             "needs the permission filesystem.read",
+        ),
+        (
+            reason("now", "", r#","annotations":{"readOnlyHint":false}"#),
+            RiskLevel::Dangerous,
+            "declares that it changes something",
         ),
         (reason("now", "", ""), RiskLevel::Dangerous, "declares nothing"),
     ] {

@@ -9,8 +9,8 @@ use async_trait::async_trait;
 use mgp_types::mcp::Revision;
 use mgp_types::mgp::{AccessGrantParams, AccessPermission, EntryType, GrantDecision, RiskLevel};
 use mgp_types::service::{
-    AcceptedRequests, Call, CallerAccess, CallerRequest, Context, InputRequired, MemoryAudit,
-    PeerInfo, Principal, Reply, RoundState, Rounds, Rule, ServerId, Stack, mock,
+    AcceptedRequests, AskCheck, Call, CallerAccess, CallerRequest, Context, InputRequired,
+    MemoryAudit, PeerInfo, Principal, Reply, RoundState, Rounds, Rule, ServerId, Stack, mock,
 };
 use mgp_types::{ErrorCode, Payload, RpcError, Timestamp};
 use tower_layer::Layer;
@@ -109,6 +109,23 @@ fn the_table() {
         assert_eq!(asks, expected, "{risk} {wants} {moderate}");
         assert!(!assessment.is_harmless() || asks == [false; 3]);
     }
+}
+
+#[tokio::test]
+async fn a_call_that_its_check_refuses_is_not_asked_about() {
+    let judge = Judge::says(GrantDecision::Approved);
+    let (stack, ran) = guarded(confirmations(judge.clone()));
+    let mut client = mock::client(stack);
+    let refuse = |call: &Call| {
+        let is_used = call.tool_arguments().as_str().contains(r#""a":2"#);
+        if is_used { Err(RpcError::invalid_params("the key was used before")) } else { Ok(()) }
+    };
+    client.cx.extensions.insert(AskCheck::new(refuse));
+    let refused = client.request("tools/call", CALL).await.unwrap_err();
+    assert_eq!(refused.code(), ErrorCode::INVALID_PARAMS);
+    assert!(judge.asked().is_empty());
+    client.request("tools/call", &CALL.replace('2', "3")).await.unwrap();
+    assert_eq!((judge.asked().len(), ran.load(Ordering::Relaxed)), (1, 1));
 }
 
 #[tokio::test]

@@ -292,6 +292,8 @@ impl<'t> Scope<'t> {
                 "require"
                     | "import"
                     | "module.require"
+                    | "module.parent.require"
+                    | "import.meta.require"
                     | "process.mainModule.require"
                     | "require.main.require"
                     | "process.getBuiltinModule"
@@ -314,6 +316,7 @@ impl<'t> Scope<'t> {
                     | "String"
                     | "unescape"
                     | "decodeURIComponent" => one(Value::AnyText),
+                    timer if sets_this(timer, call) => one(Value::Path(timer.to_owned())),
                     "Object.getPrototypeOf" | "Reflect.getPrototypeOf" => {
                         one(Value::Path("?prototype".to_owned()))
                     }
@@ -341,8 +344,17 @@ impl<'t> Scope<'t> {
             named => named.static_property_name().unwrap_or_default(),
         };
         let arguments = &call.arguments;
-        let text_of =
-            |node: &AstKind<'t>| texts(&self.eval(*node, depth)).next().map(str::to_owned);
+        let is_certain = Cell::new(true);
+        let text_of = |node: &AstKind<'t>| {
+            let values = self.eval(*node, depth);
+            is_certain.set(is_certain.get() && values.len() == 1);
+            texts(&values).next().map(str::to_owned)
+        };
+        // Of a part with several values, only the first one is used.
+        let result = |value: Value| {
+            let others = if is_certain.get() { Vec::new() } else { one(Value::AnyText) };
+            Some(either(one(value), others))
+        };
         if let ("join", Expression::ArrayExpression(list)) = (name, object) {
             let parts: Option<Vec<String>> = list
                 .elements
@@ -350,12 +362,13 @@ impl<'t> Scope<'t> {
                 .filter(|part| !part.is_elision())
                 .map(|part| text_of(&expression(part.as_expression()?)))
                 .collect();
-            let between = arguments.first().and_then(text_of).unwrap_or_else(|| ",".to_owned());
-            return Some(one(parts.map_or(Value::AnyText, |parts| short(parts.join(&between)))));
+            let between = arguments.first().map_or_else(|| Some(",".to_owned()), text_of);
+            let joined = parts.zip(between).map(|(parts, between)| short(parts.join(&between)));
+            return result(joined.unwrap_or(Value::AnyText));
         }
         let text = text_of(&expression(object))?;
         self.may_work(8 * text.len());
-        Some(one(match name {
+        result(match name {
             "toLowerCase" => Value::Text(text.to_lowercase()),
             "toUpperCase" => Value::Text(text.to_uppercase()),
             "trim" | "toString" | "valueOf" => Value::Text(text),
@@ -376,7 +389,7 @@ impl<'t> Scope<'t> {
             }
             "split" | "match" | "indexOf" | "includes" => Value::Unknown,
             _ => Value::AnyText,
-        }))
+        })
     }
 
     fn template(&self, template: &'t TemplateLiteral<'t>, depth: usize) -> Value {
@@ -428,6 +441,11 @@ impl<'t> Scope<'t> {
     }
 }
 
+/// Returns whether a call is `f.bind(x)` of a timer, whose result is the same function with another `this`.
+fn sets_this(path: &str, call: &Call<'_>) -> bool {
+    rules::TIMERS.has(path) && call.member() == Some("bind") && call.arguments.len() < 2
+}
+
 /// Returns a computed text as a value, or an unknown text if it is too long.
 fn short(text: String) -> Value {
     if text.len() > MAX_TEXT { Value::AnyText } else { Value::Text(text) }
@@ -451,10 +469,11 @@ pub(super) fn member(values: &Values, name: &str) -> Values {
                 Value::Path("globalThis".to_owned())
             }
             Value::Path(path) if path == "globalThis" => Value::Path(name.to_owned()),
-            // `f.bind`, `f.call` and `f.apply` count as the function `f` itself.
+            // `f.bind`, `f.call` and `f.apply` count as the function `f` itself; `Reflect` is not a function.
             Value::Path(path)
                 if matches!(name, "call" | "apply" | "bind" | "default")
-                    && (rules::BUILTINS.has(path.as_str()) || name == "default") =>
+                    && (rules::BUILTINS.has(path.as_str()) && path != "Reflect"
+                        || name == "default") =>
             {
                 Value::Path(path.clone())
             }
@@ -464,10 +483,12 @@ pub(super) fn member(values: &Values, name: &str) -> Values {
         .collect()
 }
 
-/// Returns the path of what an import specifier names. The module `process` is the global object of this name.
+/// Returns the path of what an import specifier names. The modules `process` and `bun` are the global objects of these
+/// names.
 pub(super) fn module_path(specifier: &str) -> String {
     match module_of(specifier).as_str() {
         "process" => "process".to_owned(),
+        "bun" => "Bun".to_owned(),
         module => format!("@{module}"),
     }
 }

@@ -119,8 +119,6 @@ struct Scan<'s> {
     word: &'s str,
 }
 
-// === impl Scan ===
-
 impl<'s> Scan<'s> {
     fn new(source: &'s str, dialect: Dialect) -> Self {
         let hashbang = if source.starts_with("#!") { source.find('\n') } else { Some(0) };

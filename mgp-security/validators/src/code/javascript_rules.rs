@@ -23,12 +23,16 @@ pub(super) static BUILTINS: Words = Words::new(
     eval Function require process setTimeout setInterval setImmediate execScript Reflect \
     WebAssembly module Deno Bun",
 );
+/// Functions that call a function later, and execute a text as code.
+pub(super) static TIMERS: Words =
+    Words::new("setTimeout setInterval setImmediate requestAnimationFrame queueMicrotask");
 /// Paths of names, e.g. `Deno.run`, that execute text, load code or start processes. Everything below such a path is
 /// blocked, too.
 static FLOOR: Words = Words::new(
     "\
     eval execScript AsyncFunction GeneratorFunction process.binding process._linkedBinding \
-    process.dlopen process.kill process.mainModule process.getBuiltinModule \
+    process.dlopen process.kill process.mainModule process.getBuiltinModule process.execve \
+    Error.prepareStackTrace \
     module.constructor module.children require.main require.cache require.extensions \
     Deno.Command Deno.run Deno.dlopen Deno.kill Deno.core Deno.internal Bun.spawn Bun.spawnSync \
     Bun.$ Bun.dlopen WebAssembly Worker SharedWorker importScripts @module.createRequire \
@@ -66,8 +70,9 @@ static DANGEROUS: Words = Words::new(
     setUncaughtExceptionCaptureCallback",
 );
 /// Names that only functions of Node have, so that they are dangerous on an unknown object, too.
-static OF_NODE: Words =
-    Words::new("getBuiltinModule _linkedBinding createRequire setUncaughtExceptionCaptureCallback");
+static OF_NODE: Words = Words::new(
+    "getBuiltinModule _linkedBinding createRequire mainModule setUncaughtExceptionCaptureCallback",
+);
 
 /// Returns whether a path is the global object, a builtin, a module or a member of a module.
 pub(super) fn is_sensitive(path: &str) -> bool {
@@ -140,7 +145,10 @@ fn modules(policy: &CodePolicy, values: &Values, found: &mut Findings) {
             && top != module
             && NODE_MODULES.has(top.as_str())
             && !NODE_SUBMODULES.has(module.as_str());
-        let is_blocked = policy.blocks_import(&module, None) || IMPORTS.has(top.as_str());
+        // A file with the ending `.node` is a library in machine code.
+        let is_blocked = policy.blocks_import(&module, None)
+            || IMPORTS.has(top.as_str())
+            || module.rsplit_once('.').is_some_and(|(_, ending)| ending == "node");
         if is_blocked || remote || is_package {
             found.import(&module);
         }
@@ -226,7 +234,10 @@ fn reference<'t>(policy: &CodePolicy, scope: &Scope<'t>, node: AstKind<'t>, foun
         if !(tested && matches!(path, "Function" | "eval" | "require.main")) {
             of_path(policy, path, written, found);
         }
-        if matches!(path, "require" | "module.require" | "import") && !call && !used {
+        if matches!(path, "require" | "module.require" | "import.meta.require" | "import")
+            && !call
+            && !used
+        {
             found.pattern("require(");
         }
         if matches!(node, AstKind::ComputedMemberExpression(_))
@@ -237,13 +248,23 @@ fn reference<'t>(policy: &CodePolicy, scope: &Scope<'t>, node: AstKind<'t>, foun
         // A name that this code does not declare might be a module that was imported in an earlier call of the same
         // session.
         let name = last(path);
-        if scope.is_unbound(path) && DANGEROUS.has(name) || OF_NODE.has(name) {
+        if scope.is_unbound(path) && DANGEROUS.has(name)
+            || OF_NODE.has(name)
+            || is_process_binding(path)
+        {
             found.pattern(path);
         }
         if path.ends_with(".constructor.constructor") {
             found.pattern("constructor");
         }
     }
+}
+
+/// Returns whether a path leads to builtins of Node through a member `process`, e.g. of the object that a function
+/// returns as `this`: outside strict mode, that can be the global object.
+fn is_process_binding(path: &str) -> bool {
+    let end = path.rsplit_once(".process.").map(|(_, end)| end);
+    end.is_some_and(|end| matches!(end, "binding" | "dlopen" | "execve"))
 }
 
 /// Blocks reading a member of the global object or a module by a name that is not constant, e.g. `process[x]`.
@@ -302,6 +323,8 @@ fn called<'t>(
             "require"
             | "import"
             | "module.require"
+            | "import.meta.require"
+            | "module.parent.require"
             | "process.mainModule.require"
             | "require.main.require"
             | "process.getBuiltinModule"
@@ -309,16 +332,12 @@ fn called<'t>(
                 let values = arguments.first().map(|source| scope.eval(*source, 0));
                 modules(policy, &values.unwrap_or_default(), found);
             }
-            "setTimeout"
-            | "setInterval"
-            | "setImmediate"
-            | "requestAnimationFrame"
-            | "queueMicrotask" => {
-                let is_text = |value: &Value| matches!(value, Value::Text(_) | Value::AnyText);
-                if arguments.first().is_some_and(|code| scope.eval(*code, 0).iter().any(is_text)) {
-                    found.pattern(&format!("{path}("));
-                }
+            path if TIMERS.has(path)
+                && first_passed(call).is_some_and(|code| is_text(scope, code)) =>
+            {
+                found.pattern(&format!("{path}("));
             }
+            "Reflect.apply" if applies_text(scope, arguments) => found.pattern(path),
             "Reflect.get" | "Reflect.apply" | "Reflect.construct" => {
                 let named = arguments.get(1).is_some_and(|name| {
                     texts(&scope.eval(*name, 0))
@@ -346,6 +365,32 @@ fn called<'t>(
     }
 }
 
+/// Returns the expression that a call passes to its function as the first argument, also by `call`, `apply` or `bind`.
+fn first_passed<'t>(call: &Call<'t>) -> Option<AstKind<'t>> {
+    match call.member() {
+        Some("call" | "bind") => call.arguments.get(1).copied(),
+        Some("apply") => first_of_list(*call.arguments.get(1)?),
+        _ => call.arguments.first().copied(),
+    }
+}
+
+/// Returns whether a call of `Reflect.apply` passes a text as the first argument to a function in [`TIMERS`].
+fn applies_text<'t>(scope: &Scope<'t>, arguments: &[AstKind<'t>]) -> bool {
+    let [function, _, list, ..] = arguments else { return false };
+    scope.paths(&scope.eval(*function, 0)).any(|path| TIMERS.has(path))
+        && first_of_list(*list).is_some_and(|code| is_text(scope, code))
+}
+
+fn first_of_list(list: AstKind<'_>) -> Option<AstKind<'_>> {
+    let AstKind::ArrayExpression(list) = list else { return None };
+    list.elements.first()?.as_expression().map(expression)
+}
+
+fn is_text<'t>(scope: &Scope<'t>, node: AstKind<'t>) -> bool {
+    let values = scope.eval(node, 0);
+    values.iter().any(|value| matches!(value, Value::Text(_) | Value::AnyText))
+}
+
 /// Members of `fs` and `Deno` that only read.
 static READS: Words = Words::new(
     "\
@@ -368,53 +413,71 @@ static METHODS: Words = Words::new(
 
 fn writes<'t>(scope: &Scope<'t>, node: AstKind<'t>, found: &mut Findings) {
     match node {
+        AstKind::IdentifierReference(_) if scope.is_use(node) => {
+            // A variable or an import can name a member, e.g. `import {writeFile as w} from 'fs'`.
+            members(scope, node, found);
+        }
         AstKind::StaticMemberExpression(_)
         | AstKind::PrivateFieldExpression(_)
-        | AstKind::ComputedMemberExpression(_) => {
-            for path in scope.paths(&scope.eval(node, 0)) {
-                let name = last(path);
-                let module = ["@fs/promises.", "@fs.promises.", "@fs.", "Deno.", "Bun."]
-                    .iter()
-                    .find_map(|module| path.strip_prefix(module));
-                let member = module.map(|rest| rest.split(['.', '(']).next().unwrap_or(rest));
-                if member.is_some_and(|member| !READS.has(member)) || METHODS.has(name) {
-                    found.pattern(&format!("{name}("));
-                }
-            }
-        }
+        | AstKind::ComputedMemberExpression(_) => members(scope, node, found),
         AstKind::AssignmentExpression(assignment) if assignment.left.is_member_expression() => {
-            for path in scope.paths(&scope.eval(assigned(&assignment.left), 0)) {
-                let root = path.split(['.', '(']).next().unwrap_or(path);
-                let global = matches!(
-                    root,
-                    "document"
-                        | "localStorage"
-                        | "sessionStorage"
-                        | "location"
-                        | "history"
-                        | "navigator"
-                        | "process"
-                        | "Deno"
-                        | "globalThis"
-                        | "require"
-                ) || root.starts_with('@');
-                let markup = matches!(
-                    last(path),
-                    "innerHTML"
-                        | "outerHTML"
-                        | "cookie"
-                        | "src"
-                        | "href"
-                        | "onclick"
-                        | "prototype"
-                        | "__proto__"
-                );
-                if global || markup {
-                    found.pattern(&format!("{path} ="));
-                }
-            }
+            changed(scope, assigned(&assignment.left), found);
+        }
+        AstKind::UnaryExpression(of) if of.operator == UnaryOperator::Delete => {
+            changed(scope, expression(&of.argument), found);
         }
         _ => {}
+    }
+}
+
+/// Reports the use of a member that writes.
+fn members<'t>(scope: &Scope<'t>, node: AstKind<'t>, found: &mut Findings) {
+    let is_name = matches!(node, AstKind::IdentifierReference(_));
+    for path in scope.paths(&scope.eval(node, 0)) {
+        let name = last(path);
+        let module = ["@fs/promises.", "@fs.promises.", "@fs.", "Deno.", "Bun."]
+            .iter()
+            .find_map(|module| path.strip_prefix(module));
+        let member = module.map(|rest| rest.split(['.', '(']).next().unwrap_or(rest));
+        // A function of the code can have the name of such a member.
+        let is_method = METHODS.has(name) && (!is_name || path.contains('.'));
+        if member.is_some_and(|member| !READS.has(member)) || is_method {
+            found.pattern(&format!("{name}("));
+        }
+    }
+}
+
+/// Reports the setting or deletion of a member of a builtin or a page.
+fn changed<'t>(scope: &Scope<'t>, target: AstKind<'t>, found: &mut Findings) {
+    for path in scope.paths(&scope.eval(target, 0)) {
+        let root = path.split(['.', '(']).next().unwrap_or(path);
+        let global = matches!(
+            root,
+            "document"
+                | "localStorage"
+                | "sessionStorage"
+                | "location"
+                | "history"
+                | "navigator"
+                | "process"
+                | "Deno"
+                | "globalThis"
+                | "require"
+        ) || root.starts_with('@');
+        let markup = matches!(
+            last(path),
+            "innerHTML"
+                | "outerHTML"
+                | "cookie"
+                | "src"
+                | "href"
+                | "onclick"
+                | "prototype"
+                | "__proto__"
+        );
+        if global || markup {
+            found.pattern(&format!("{path} ="));
+        }
     }
 }
 
@@ -436,7 +499,7 @@ fn written_call<'t>(scope: &Scope<'t>, call: &Call<'t>, found: &mut Findings) {
                 | "needle"
         );
         let blocked = match name {
-            "fetch" => !arguments.get(1).is_none_or(|options| reads_only(scope, *options)),
+            "fetch" | "Request" => arguments.get(1).is_some_and(|of| !reads_only(scope, *of)),
             "post" | "put" | "patch" => {
                 path.contains('.') && (client || name == "post" || name == "patch")
             }
@@ -466,14 +529,23 @@ fn written_call<'t>(scope: &Scope<'t>, call: &Call<'t>, found: &mut Findings) {
             "WebSocket" | "RTCPeerConnection" | "BroadcastChannel" | "Notification" | "alert"
             | "confirm" | "prompt" => !path.contains('.'),
             "add" | "put2" | "addAll" => root == "caches",
-            "assign" => root == "location",
-            "chdir" | "setuid" | "exit" | "abort" | "umask" => root == "process",
+            "assign" | "defineProperty" | "defineProperties" | "set" => {
+                root == "location"
+                    || matches!(root, "Object" | "Reflect") && of_process(scope, call)
+            }
+            "chdir" | "setuid" | "exit" | "reallyExit" | "abort" | "umask" => root == "process",
             _ => false,
         };
         if blocked {
             found.pattern(&format!("{name}("));
         }
     }
+}
+
+/// Returns whether the first argument of a call is a member of `process`, e.g. the environment.
+fn of_process<'t>(scope: &Scope<'t>, call: &Call<'t>) -> bool {
+    let object = call.arguments.first().map(|object| scope.eval(*object, 0)).unwrap_or_default();
+    scope.paths(&object).any(|path| path.starts_with("process."))
 }
 
 /// Returns whether the options of a request are an object with a method that only reads.

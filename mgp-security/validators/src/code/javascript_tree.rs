@@ -80,8 +80,6 @@ pub(super) struct Nodes<'t> {
     path: Vec<usize>,
 }
 
-// === impl Nodes ===
-
 impl<'t> Nodes<'t> {
     fn of(program: &Program<'t>) -> Self {
         let mut nodes = Self::default();
@@ -126,15 +124,19 @@ pub(super) struct Call<'t> {
     pub(super) arguments: Vec<AstKind<'t>>,
 }
 
-// === impl Call ===
-
 impl<'t> Call<'t> {
     /// Returns the call that a node represents, if it represents a call.
     pub(super) fn of(node: AstKind<'t>) -> Option<Self> {
         let (function, arguments) = match node {
             AstKind::CallExpression(call) => (&call.callee, &call.arguments[..]),
             AstKind::NewExpression(new) => (&new.callee, &new.arguments[..]),
-            AstKind::TaggedTemplateExpression(call) => (&call.tag, &[][..]),
+            AstKind::TaggedTemplateExpression(call) => {
+                // The tag gets the text of the template and its values.
+                let values = call.quasi.expressions.iter().map(expression);
+                let text = AstKind::TemplateLiteral(&call.quasi);
+                let arguments = std::iter::once(text).chain(values).collect();
+                return Some(Self { function: Some(&call.tag), arguments });
+            }
             AstKind::ImportExpression(import) => {
                 return Some(Self { function: None, arguments: vec![expression(&import.source)] });
             }
@@ -148,6 +150,11 @@ impl<'t> Call<'t> {
             })
             .collect();
         Some(Self { function: Some(function), arguments })
+    }
+
+    /// Returns the name of the member that is called, e.g. `bind` for `f.bind(x)`.
+    pub(super) fn member(&self) -> Option<&'t str> {
+        self.function?.get_member_expr()?.static_property_name()
     }
 }
 

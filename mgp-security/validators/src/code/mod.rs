@@ -18,6 +18,10 @@ mod policy;
 #[cfg(feature = "python")]
 mod python;
 #[cfg(feature = "python")]
+mod python_names;
+#[cfg(feature = "python")]
+mod python_passed;
+#[cfg(feature = "python")]
 mod python_rules;
 #[cfg(feature = "python")]
 mod python_tokens;

@@ -3,7 +3,7 @@
 use super::{
     CodePolicy,
     python_rules::Rules,
-    python_tree::{Nodes, with_nodes},
+    python_tree::{Nodes, items, with_nodes},
     python_values::{Scope, attribute, canonical},
     value::{Findings, Value, Values, either, one},
 };
@@ -247,14 +247,5 @@ impl<'t> Scope<'t> {
             }
             Pattern::MatchValue(_) | Pattern::MatchSingleton(_) => {}
         }
-    }
-}
-
-/// Returns the expressions of a list or tuple.
-pub(super) fn items(list: &Expr) -> Option<&[Expr]> {
-    match list {
-        Expr::List(list) => Some(&list.elts),
-        Expr::Tuple(tuple) => Some(&tuple.elts),
-        _ => None,
     }
 }

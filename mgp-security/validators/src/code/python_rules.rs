@@ -4,6 +4,8 @@
 use super::{
     CodePolicy,
     python::{is_use, module_of},
+    python_names::{BUILTINS, MODULES},
+    python_passed::{ROOTS, is_in_class, is_indexed, is_passed},
     python_values::{Scope, Shared, called_member, canonical},
     python_writes::writes,
     value::{Findings, Value, is_path, is_under, last, matches_pattern, one, paths, texts},
@@ -15,23 +17,10 @@ use ruff_python_ast::{
 };
 use std::{cell::OnceCell, collections::HashMap, sync::OnceLock};
 
-/// Builtins that the rules look for. Such a name can mean the builtin even if the code binds it, because the binding
-/// might belong to another scope.
-pub(super) static BUILTINS: Words = Words::new(
-    "\
-    eval exec compile execfile __import__ breakpoint reload __builtins__ __loader__ __spec__ \
-    __build_class__ globals locals vars getattr open get_ipython",
-);
 static FLOOR: Words = Words::new(
     "\
     eval exec compile execfile __import__ breakpoint reload __builtins__ __loader__ __spec__ \
     __build_class__ get_ipython",
-);
-/// Dangerous modules that other modules import, so that code can reach them as members, e.g. `random._os`.
-pub(super) static MODULES: Words = Words::new(
-    "\
-    os sys subprocess builtins importlib socket shutil ctypes posix nt pickle marshal inspect \
-    types io runpy pty __builtin__ multiprocessing code codeop",
 );
 /// Modules that are only used to execute programs or code.
 static IMPORTS: Words = Words::new(
@@ -95,10 +84,6 @@ const INDIRECT: &[&str] = &[
     "__dict__",
     "kill",
 ];
-/// Modules that code must not pass on as values, e.g. as an argument, because then it is unknown how they are used.
-const ROOTS: &[&str] =
-    &["@os", "@sys", "@importlib", "@builtins", "@subprocess", "@asyncio.subprocess"];
-
 /// Names of functions that count as executing something, regardless of the object that has them.
 static DANGEROUS: Words = Words::new(
     "\
@@ -108,24 +93,6 @@ static DANGEROUS: Words = Words::new(
     run_path CDLL WinDLL PyDLL dlopen _getframe settrace setprofile killpg rmtree \
     run_cell_magic run_cell",
 );
-/// Functions that do not store a module that is passed to them.
-const HARMLESS: &[&str] = &[
-    "getattr",
-    "hasattr",
-    "isinstance",
-    "print",
-    "repr",
-    "dir",
-    "type",
-    "id",
-    "callable",
-    "str",
-    "bool",
-    "help",
-    "vars",
-    "setattr",
-];
-
 /// The rules of a policy, applied to one source text, and the violations found in it.
 #[derive(Debug)]
 pub(super) struct Rules<'a, 't> {
@@ -142,8 +109,6 @@ pub(super) struct Rules<'a, 't> {
     /// The result of [`has_called_annotation`], once it is needed.
     called_annotation: OnceCell<bool>,
 }
-
-// === impl Rules ===
 
 impl<'a, 't> Rules<'a, 't> {
     pub(super) fn new(
@@ -168,8 +133,17 @@ impl<'a, 't> Rules<'a, 't> {
     pub(super) fn check(&mut self, node: AnyNodeRef<'t>) {
         match node {
             AnyNodeRef::StmtImport(import) => {
+                let in_class = is_in_class(self.scope, import);
                 for import in &import.names {
                     self.import(&import.name, None);
+                    let is_root = |root: &&&str| root.strip_prefix('@') == Some(&*import.name);
+                    // Under another name, a module that is a member of a class cannot be followed.
+                    if let Some(root) = ROOTS.iter().find(is_root)
+                        && in_class
+                        && import.asname.is_some()
+                    {
+                        self.found.pattern(root.trim_start_matches('@'));
+                    }
                 }
             }
             AnyNodeRef::StmtImportFrom(import) => {
@@ -246,6 +220,7 @@ impl<'a, 't> Rules<'a, 't> {
         });
         let own = IMPORTS.iter().any(|listed| is_under(bare, listed))
             && !matches!(part, Some("dumps"))
+            || bare == "asyncio.subprocess"
             || part.is_some_and(|part| module == "asyncio" && part == "subprocess");
         // A module in C that the module without the underscore passes on, e.g. `_socket`.
         let is_inner = bare.strip_prefix('_').is_some_and(|name| {
@@ -265,13 +240,27 @@ impl<'a, 't> Rules<'a, 't> {
             && PATHS.iter().any(|listed| {
                 listed
                     .strip_prefix('@')
-                    .and_then(|listed| listed.strip_prefix(module))
-                    .is_some_and(|rest| rest.starts_with('.'))
+                    .and_then(|listed| listed.strip_prefix(module)?.strip_prefix('.'))
+                    .is_some_and(|rest| MODULES.has(module) || self.mentions(rest))
             });
         if all || listed_path(&path).is_some() {
             self.found.pattern(path.trim_start_matches('@'));
         }
         self.declared(&path, part);
+    }
+
+    /// Returns whether the code has all names of the path of a module's member.
+    fn mentions(&self, listed: &str) -> bool {
+        let nodes = &self.scope.nodes.all;
+        let has = |part: &str| {
+            nodes.iter().any(|node| match node {
+                AnyNodeRef::ExprName(name) => is_under(&name.id, part),
+                AnyNodeRef::ExprAttribute(member) => is_under(&member.attr, part),
+                _ => false,
+            })
+        };
+        let mut parts = listed.split(['.', '(', ')']).filter(|part| !part.is_empty());
+        self.scope.may_judge(nodes.len() / 8) && parts.all(has)
     }
 
     fn declared(&mut self, path: &str, written: &str) {
@@ -421,11 +410,16 @@ impl<'a, 't> Rules<'a, 't> {
                     self.found.pattern("numpy.load(");
                 }
                 _ if matches!(last(path), "query" | "eval") => self.expression(path, call),
-                _ if last(path) == "format" => {
+                _ if matches!(last(path), "format" | "format_map") => {
                     let Expr::Attribute(function) = &*call.func else { continue };
                     let object = self.scope.eval(&*function.value, 0);
-                    if self.scope.may_read(&object)
-                        && texts(&object).any(|text| text.contains(".__") || text.contains("[__"))
+                    // These format their first argument.
+                    let takes_text =
+                        |path: &str| path == "str" || path.starts_with("@string.Formatter");
+                    let is_function = paths(&object).any(takes_text);
+                    let format = if is_function { self.argument(call, 0) } else { object };
+                    if self.scope.may_read(&format)
+                        && texts(&format).any(|text| text.contains(".__") || text.contains("[__"))
                     {
                         self.found.pattern("format(");
                     }
@@ -537,48 +531,6 @@ fn is_private(policy: &CodePolicy, name: &str) -> bool {
 fn pattern_of(name: &str) -> String {
     let called = !name.starts_with("__") || name == "__import__";
     if called && !name.contains("Loader") { format!("{name}(") } else { name.to_owned() }
-}
-
-/// Returns whether the value of a node is passed on or stored, so that the checks cannot follow its further use.
-fn is_passed(scope: &Scope<'_>, node: ExprRef<'_>) -> bool {
-    match scope.nodes.parent(node) {
-        Some(AnyNodeRef::Arguments(arguments)) => {
-            let Some(AnyNodeRef::ExprCall(call)) = scope.nodes.parent(arguments) else {
-                return true;
-            };
-            !matches!(&*call.func, Expr::Name(function) if HARMLESS.contains(&function.id.as_str()))
-        }
-        Some(
-            AnyNodeRef::ExprList(_)
-            | AnyNodeRef::ExprTuple(_)
-            | AnyNodeRef::ExprSet(_)
-            | AnyNodeRef::ExprDict(_)
-            | AnyNodeRef::StmtReturn(_)
-            | AnyNodeRef::ExprYield(_)
-            | AnyNodeRef::ExprYieldFrom(_)
-            | AnyNodeRef::Keyword(_)
-            | AnyNodeRef::ParameterWithDefault(_)
-            | AnyNodeRef::ExprLambda(_)
-            | AnyNodeRef::ExprStarred(_)
-            | AnyNodeRef::ExprIf(_)
-            | AnyNodeRef::ExprListComp(_)
-            | AnyNodeRef::ExprSetComp(_)
-            | AnyNodeRef::ExprDictComp(_)
-            | AnyNodeRef::ExprGenerator(_),
-        ) => true,
-        _ => false,
-    }
-}
-
-/// Returns whether a node is used with a constant key, e.g. `m.__dict__["name"]`. In that case the member that is read
-/// is known and is checked itself. Any other use of a module's dictionary can give access to all members.
-fn is_indexed(scope: &Scope<'_>, node: ExprRef<'_>) -> bool {
-    match scope.nodes.parent(node) {
-        Some(AnyNodeRef::ExprSubscript(subscript)) => {
-            texts(&scope.eval(&*subscript.slice, 0)).next().is_some()
-        }
-        _ => false,
-    }
 }
 
 /// Returns whether an annotation is, or may be, a text that calls something when it is evaluated.

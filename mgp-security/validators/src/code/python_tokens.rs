@@ -63,8 +63,6 @@ struct Level {
     is_format: bool,
 }
 
-// === impl Level ===
-
 impl Level {
     const fn new(close: Token) -> Self {
         Self { close, links: 0, inner: 0, height: 0, is_field: false, is_format: false }
@@ -85,8 +83,6 @@ struct Levels {
     blocks: usize,
     highest: usize,
 }
-
-// === impl Levels ===
 
 impl Default for Levels {
     fn default() -> Self {

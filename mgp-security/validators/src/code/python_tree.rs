@@ -2,7 +2,7 @@
 
 use super::python_tokens::{BROKEN, height};
 use ruff_python_ast::{
-    AnyNodeRef, BytesLiteral, HasNodeIndex, Identifier, NodeIndex, StringLiteral, Suite,
+    AnyNodeRef, BytesLiteral, Expr, HasNodeIndex, Identifier, NodeIndex, StringLiteral, Suite,
     visitor::source_order::{SourceOrderVisitor, TraversalSignal, walk_body},
 };
 use ruff_python_parser::parse_module;
@@ -56,8 +56,6 @@ pub(super) struct Nodes<'t> {
     path: Vec<usize>,
 }
 
-// === impl Nodes ===
-
 impl<'t> Nodes<'t> {
     fn of(suite: &'t Suite) -> Self {
         let mut nodes = Self::default();
@@ -104,6 +102,15 @@ impl<'t> SourceOrderVisitor<'t> for Nodes<'t> {
     fn visit_string_literal(&mut self, _: &'t StringLiteral) {}
 
     fn visit_bytes_literal(&mut self, _: &'t BytesLiteral) {}
+}
+
+/// Returns the expressions of a list or tuple.
+pub(super) fn items(list: &Expr) -> Option<&[Expr]> {
+    match list {
+        Expr::List(list) => Some(&list.elts),
+        Expr::Tuple(tuple) => Some(&tuple.elts),
+        _ => None,
+    }
 }
 
 #[cfg(test)]

@@ -1,9 +1,8 @@
 //! The possible values of Python expressions.
 
 use super::{
-    python::items,
-    python_rules::{BUILTINS, MODULES},
-    python_tree::Nodes,
+    python_names::{BUILTINS, MODULES},
+    python_tree::{Nodes, items},
     value::{Names, Value, Values, concatenated, either, one, texts},
 };
 use ahash::AHashMap;
@@ -50,8 +49,6 @@ pub(super) struct Scope<'t> {
     is_cut: Cell<bool>,
     work: Cell<usize>,
 }
-
-// === impl Scope ===
 
 impl<'t> Scope<'t> {
     pub(super) fn new(nodes: &'t Nodes<'t>) -> Self {
@@ -294,9 +291,13 @@ impl<'t> Scope<'t> {
             let result = match path.as_str() {
                 "getattr" | "@inspect.getattr_static" => {
                     let (object, names) = (argument(0), argument(1));
-                    texts(&names)
-                        .fold(unknown(), |all, name| self.both(all, &attribute(&object, name)))
+                    // The third argument is the result if the object has no such member.
+                    texts(&names).fold(self.both(unknown(), &argument(2)), |all, name| {
+                        self.both(all, &attribute(&object, name))
+                    })
                 }
+                path if is_lookup(path) => texts(&argument(0))
+                    .fold(unknown(), |all, name| self.both(all, &self.name(name))),
                 "__import__" | "@importlib.import_module" | "@importlib.__import__" => {
                     texts(&argument(0))
                         .map(|name| Value::Path(format!("@{name}")))
@@ -311,7 +312,7 @@ impl<'t> Scope<'t> {
                 "str" | "repr" => (*argument(0)).clone(),
                 "bytes" | "bytearray" => one(Value::AnyText),
                 _ => match method.get_or_insert_with(|| self.method(call, depth)) {
-                    Some(value) => one(value.clone()),
+                    Some(values) => values.clone(),
                     None if path.len() < MAX_PATH => one(Value::Path(format!("{path}()"))),
                     None => one(Value::Path("?()".to_owned())),
                 },
@@ -321,22 +322,46 @@ impl<'t> Scope<'t> {
         all
     }
 
-    /// Returns the result of a method of a constant text.
-    fn method(&self, call: &ExprCall, depth: usize) -> Option<Value> {
+    /// Returns the possible results of a method of constant texts.
+    fn method(&self, call: &ExprCall, depth: usize) -> Option<Values> {
         let Expr::Attribute(function) = &*call.func else { return None };
         let values = self.eval(&*function.value, depth);
-        let text = texts(&values).next()?;
+        let is_certain = Cell::new(values.len() == 1);
+        let mut all = Vec::new();
+        for text in texts(&values) {
+            let result = self.result(text, &function.attr, call, depth, &is_certain);
+            all = self.both(all, &one(result));
+        }
+        if all.is_empty() {
+            return None;
+        }
+        // Of an argument with several values, only the first one was used.
+        Some(if is_certain.get() { all } else { self.both(all, &one(Value::AnyText)) })
+    }
+
+    /// Returns the result of a method of a constant text for the first value of each argument; sets `is_certain` to
+    /// `false` if there are others.
+    fn result(
+        &self,
+        text: &str,
+        method: &str,
+        call: &ExprCall,
+        depth: usize,
+        is_certain: &Cell<bool>,
+    ) -> Value {
         let arguments = &call.arguments;
-        let argument = |at: usize| {
-            let values = self.eval(arguments.args.get(at)?, depth);
+        let text_of = |part: &Expr| {
+            let values = self.eval(part, depth);
+            is_certain.set(is_certain.get() && values.len() == 1);
             texts(&values).next().map(str::to_owned)
         };
+        let argument = |at: usize| text_of(arguments.args.get(at)?);
         self.work(2 * text.len());
         let is_plain = arguments.is_empty();
-        let result = match function.attr.as_str() {
+        let result = match method {
             "encode" | "decode" | "format" if is_plain => text.to_owned(),
             "strip" | "lstrip" | "rstrip" if is_plain => text.trim().to_owned(),
-            _ if text.len() > MAX_TEXT => return Some(Value::AnyText),
+            _ if text.len() > MAX_TEXT => return Value::AnyText,
             "lower" | "casefold" => text.to_lowercase(),
             "upper" => text.to_uppercase(),
             "replace" => match (argument(0), argument(1)) {
@@ -345,26 +370,22 @@ impl<'t> Scope<'t> {
                 {
                     text.replace(&from, &to)
                 }
-                _ => return Some(Value::AnyText),
+                _ => return Value::AnyText,
             },
             "join" => {
+                let parts = arguments.args.first().and_then(items);
                 let parts: Option<Vec<String>> =
-                    arguments.args.first().and_then(items).and_then(|parts| {
-                        parts
-                            .iter()
-                            .map(|part| texts(&self.eval(part, depth)).next().map(str::to_owned))
-                            .collect()
-                    });
+                    parts.and_then(|parts| parts.iter().map(text_of).collect());
                 match parts {
                     Some(parts) if parts.concat().len() + parts.len() * text.len() <= MAX_TEXT => {
                         parts.join(text)
                     }
-                    _ => return Some(Value::AnyText),
+                    _ => return Value::AnyText,
                 }
             }
-            _ => return Some(Value::AnyText),
+            _ => return Value::AnyText,
         };
-        Some(Value::Text(result))
+        Value::Text(result)
     }
 
     /// Returns the value of a formatted text.
@@ -411,6 +432,13 @@ fn cost(values: &Values) -> usize {
             Value::AnyText | Value::Unknown => 2,
         }
     })
+}
+
+/// Returns whether a path is a method that returns the value of a name, given as text.
+fn is_lookup(path: &str) -> bool {
+    let tables = ["globals().", "locals().", "vars()."];
+    let method = tables.iter().find_map(|table| path.strip_prefix(table));
+    method.is_some_and(|method| matches!(method, "get" | "pop" | "setdefault" | "__getitem__"))
 }
 
 fn is_minus_one(number: &Expr) -> bool {

@@ -66,7 +66,12 @@ pub(super) fn writes(scope: &Scope<'_>, node: AnyNodeRef<'_>, found: &mut Findin
         AnyNodeRef::ExprSubscript(subscript) if subscript.ctx != ExprContext::Load => {
             stored(scope, &subscript.value, found);
         }
-        AnyNodeRef::ExprCall(call) => WritingCall::new(scope, call).check(found),
+        AnyNodeRef::ExprSubscript(subscript) => member(scope, subscript.into(), found),
+        AnyNodeRef::ExprCall(call) => {
+            // The result of `getattr` is a member, too.
+            member(scope, call.into(), found);
+            WritingCall::new(scope, call).check(found);
+        }
         _ => {}
     }
 }
@@ -137,8 +142,6 @@ struct WritingCall<'a, 't> {
     scope: &'a Scope<'t>,
     call: &'a ExprCall,
 }
-
-// === impl WritingCall ===
 
 impl<'a, 't> WritingCall<'a, 't> {
     const fn new(scope: &'a Scope<'t>, call: &'a ExprCall) -> Self {

@@ -129,10 +129,10 @@ static PROPERTIES: Words = Words::new(
     language languages locale currency unit column field table branch env environment platform role \
     audience category score date",
 );
-/// Last words of keys of objects that have other members beside the URL, e.g. the `events` of a `webhook`.
+/// Last words of keys of objects that have other members in addition to the URL, e.g. the `events` of a `webhook`.
 static OBJECTS: Words =
     Words::new("webhook webhooks callback callbacks link links feed feeds url urls");
-/// Keys of members of such objects that contain the URL itself, or a part of it.
+/// Keys of the members that contain the URL itself, or a part of it, in the objects of [`OBJECTS`].
 static PARTS: Words = Words::new("value values raw src to full base absolute original");
 /// Kinds of documents that, unlike pages and vector images, have no references that a browser would load.
 static DOCUMENTS: Words = Words::new(

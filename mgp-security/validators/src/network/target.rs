@@ -39,6 +39,10 @@ const PRIVATE_NAMES: &[&str] = &[
     "i2p",
     "mail",
     "workgroup",
+    "kubernetes.default",
+    // Metadata services of clouds.
+    "metadata.goog",
+    "metadata.tencentyun.com",
     // Public services whose names lead to this machine, or to the address in the name.
     "nip.io",
     "sslip.io",
@@ -136,8 +140,11 @@ fn check_host(host: &Host<String>, resolver: Option<&dyn Resolver>) -> Result<()
     if !name.contains('.') {
         return Err(format!("`{name}` is a name of the local network"));
     }
+    // The pages of the services themselves are public.
+    let is_page = |rest: &str| rest.is_empty() && matches!(name.as_str(), "nip.io" | "sslip.io");
     let is_below = |ending: &&&str| {
-        name.strip_suffix(**ending).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+        name.strip_suffix(**ending)
+            .is_some_and(|rest| (rest.is_empty() || rest.ends_with('.')) && !is_page(rest))
     };
     if let Some(ending) = PRIVATE_NAMES.iter().find(is_below) {
         return Err(format!("names below `.{ending}` are not public"));

@@ -81,7 +81,7 @@ const SUBCOMMANDS: &[Program] = &[
         run/list run/view repo/list repo/view release/list release/view workflow/list workflow/view \
         label/list search/code search/commits search/issues search/prs search/repos",
     ),
-    // `describe-*` and `list-*` of all services are further ones.
+    // `describe-*` and `list-*` of all services also only read.
     program(
         "aws",
         "--profile --region --output",
@@ -111,10 +111,10 @@ const RUNS: &str = "run execute call invoke";
 const PLAIN: &str = "command commands cmd cli tool read readonly only";
 /// Last words of keys that contain a command.
 const COMMANDS: &str = "command cmd subcommand args argv commandline arguments";
-/// Keys of arguments beside a command that are not data for the command. A server can add their values to the command.
+/// Keys of further arguments of a command that are not data for the command. A server can add their values to it.
 const BESIDE: &str = "\
     cwd workdir workingdir workingdirectory directory repo repopath namespace context profile region";
-/// Keys of arguments beside a command that are texts for people.
+/// Keys of further arguments of a command that are texts for people.
 const NOTES: &str = "description reason explanation";
 /// Programs that only print.
 static PROGRAMS: Words = Words::new(
@@ -150,7 +150,7 @@ pub(super) fn runs_program(tool: &str, definition: &Value, arguments: &Value) ->
             Value::Array(items) => {
                 let items: Option<Vec<String>> =
                     items.iter().map(|item| item.as_str().map(str::to_owned)).collect();
-                // Some servers join the items to a text for a shell.
+                // Some servers join the items into one text for a shell.
                 items.is_some_and(|items| {
                     !items.is_empty()
                         && check(&words, &items).is_ok()
@@ -164,11 +164,11 @@ pub(super) fn runs_program(tool: &str, definition: &Value, arguments: &Value) ->
         }
         commands += 1;
     }
-    // Several texts could be joined to another command.
+    // A server could join several texts into another command.
     commands == 1
 }
 
-/// Returns whether a text beside a command neither adds an option to it nor another command.
+/// Returns whether a further text of a command neither adds an option to it nor another command.
 fn is_harmless(key: &str, text: &str) -> bool {
     let separates = |c: char| "`$;&|<>".contains(c) || c.is_control();
     has(NOTES, key)
@@ -203,7 +203,7 @@ pub(super) fn check(tool: &[String], words: &[String]) -> Result<(), String> {
         (Some(program), None) => (program, words),
         (None, None) if PROGRAMS.has(first.as_str()) => {
             prints(words)?;
-            // Some servers join the words to a text for a shell.
+            // Some servers join the words into one text for a shell.
             shell::command(&words.join(" "))?;
             return shell::vector(&first, &words[1..]);
         }
@@ -266,7 +266,7 @@ fn reads(program: &Program, words: &[String]) -> bool {
         has(program.reads, &below(next))
             || program.name == "aws"
                 && (next.starts_with("describe-") || next.starts_with("list-"))
-                // Writes the picture to a file.
+                // This one writes a picture to a file.
                 && next != "describe-input-device-thumbnail"
     });
     (has(program.reads, &sub) || is_group || program.name == "git" && lists(&sub, after))
@@ -275,7 +275,7 @@ fn reads(program: &Program, words: &[String]) -> bool {
 
 /// Returns whether a subcommand of git that can also write only lists something.
 fn lists(sub: &str, after: &[String]) -> bool {
-    // One of the first options is needed, and the last ones are those with which a name is a pattern.
+    // With one of the options `needed`, git only lists; with one of `with_names`, a name after it is a pattern.
     let (needed, other, with_names) = match sub {
         "branch" => (
             "--list -a --all -r --remotes -v -vv --show-current",

@@ -2,7 +2,7 @@
 
 use super::commands;
 use crate::argument_values::key_words;
-use crate::words::Words;
+use crate::words::{Words, has};
 
 /// The effect that a name indicates.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -82,7 +82,7 @@ pub(super) fn intent(name: &str) -> Intent {
                 | ("roll", "back")
         )
     });
-    if pairs {
+    if pairs || resolves(&words) {
         return Intent::Write(words.join(" "));
     }
     // After the name of a program, the last word is its subcommand, e.g. in `docker_compose_ps`.
@@ -120,6 +120,14 @@ pub(super) fn intent(name: &str) -> Intent {
         }
     }
     if read { Intent::Read } else { Intent::Unknown }
+}
+
+/// Returns whether a name means that a reported matter is closed, e.g. `resolve_review_thread`; `resolve_dns` reads.
+fn resolves(words: &[String]) -> bool {
+    const MATTERS: &str = "incident issue ticket alert conflict comment thread discussion";
+    let Some((thing, before)) = words.split_last() else { return false };
+    has(MATTERS, thing.trim_end_matches('s'))
+        && before.iter().rev().take(2).any(|word| word == "resolve")
 }
 
 /// Returns whether a name consists of a verb for reading and things that are read. The name must have no joining word
@@ -228,6 +236,7 @@ mod tests {
             "list_then_purge",
             "log_event",
             "open_issue",
+            "resolve_review_thread",
             "volume_snapshot",
             "clear_console_logs",
         ] {

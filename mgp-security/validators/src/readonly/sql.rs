@@ -10,16 +10,15 @@ static WRITES: Words = Words::new(
     PREPARE DEALLOCATE HANDLER PROGRAM BULK OPENROWSET",
 );
 /// The first words of statements that read.
-const READS: &[&str] = &[
-    "SELECT", "WITH", "EXPLAIN", "SHOW", "DESCRIBE", "DESC", "VALUES", "TABLE", "PRAGMA", "FROM",
-    "LIST",
-];
+static READS: Words =
+    Words::new("SELECT WITH EXPLAIN SHOW DESCRIBE DESC VALUES TABLE PRAGMA FROM LIST SUMMARIZE");
 /// Prefixes of the names of functions that have side effects.
 static FUNCTIONS: Words = Words::new(
     "\
     PG_TERMINATE PG_CANCEL PG_RELOAD PG_ROTATE PG_ADVISORY PG_TRY_ADVISORY PG_FILE_ PG_WRITE \
     PG_CREATE PG_DROP PG_SWITCH PG_PROMOTE PG_STAT_RESET PG_LOGICAL PG_NOTIFY PG_START PG_STOP \
     PG_WAL_REPLAY PG_REPLICATION LO_ LOWRITE DBLINK NEXTVAL SETVAL SET_CONFIG LOAD_EXTENSION \
+    FILE_WRITE CSVWRITE LINK_SCHEMA \
     WRITEFILE EDIT SYS_EXEC SYS_EVAL XP_ SP_ DBMS_ UTL_ GET_LOCK RELEASE_LOCK RELEASE_ALL \
     QUERY_TO_XML DATABASE_TO_XML FTS3_TOKENIZER MASTER_POS_WAIT OPENQUERY HTTP_POST HTTP_PUT \
     HTTP_DELETE HTTP_PATCH PG_SLEEP SLEEP BENCHMARK WAITFOR SHELL LAST_INSERT_ID PG_STAT_STATEMENTS_RESET \
@@ -76,7 +75,7 @@ fn with_hash(text: &str, hash: Hash) -> Result<(), String> {
 
 fn of_statement(tokens: &[String]) -> Result<(), String> {
     let first = tokens.iter().find(|token| *token != "(").map_or("", String::as_str);
-    if !READS.contains(&first) {
+    if !READS.has(first) {
         return Err(format!("the SQL statement `{first}` does not only read"));
     }
     if first == "PRAGMA" {

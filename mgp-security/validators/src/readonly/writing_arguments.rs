@@ -73,7 +73,7 @@ pub(super) fn check(tool: &str, arguments: &Value) -> Result<(), String> {
             return Err(format!("`{}`: a header can set a method that writes", leaf.path));
         }
     }
-    if sends_body(&leaves) {
+    if sends_body(&words, &leaves) {
         return Err("a request with a body can write".to_owned());
     }
     lists(&words, arguments, 0)
@@ -117,15 +117,22 @@ fn names_method(leaf: &Leaf<'_>) -> bool {
 }
 
 /// Returns whether a call sends a body to a URL, and names no method: many clients choose `POST` then.
-fn sends_body(leaves: &[Leaf<'_>]) -> bool {
+fn sends_body(tool: &[String], leaves: &[Leaf<'_>]) -> bool {
     let has = |names: &[&str]| {
         let is_one = |key: &&str| names.contains(&key_words(key).concat().as_str());
         let mut given = leaves.iter().filter(|leaf| {
             !leaf.value.is_null() && leaf.value.as_str().is_none_or(|text| !text.is_empty())
         });
-        given.any(|leaf| leaf.keys.iter().any(is_one))
+        // `json: true` asks for an answer of this kind.
+        given.any(|leaf| {
+            leaf.keys.iter().any(is_one) && !(leaf.value.is_boolean() && is_one(&leaf.key()))
+        })
     };
-    has(&["body", "requestbody", "postdata", "formdata"]) && has(&["url", "uri"]) && !has(METHODS)
+    let is_client =
+        tool.iter().any(|word| matches!(word.as_str(), "http" | "request" | "requests"));
+    (has(&["body", "requestbody", "postdata", "formdata"]) || is_client && has(&["json"]))
+        && has(&["url", "uri"])
+        && !has(METHODS)
 }
 
 fn of_leaf(tool: &[String], leaf: &Leaf<'_>, requests: bool) -> Result<(), String> {
@@ -230,7 +237,10 @@ fn in_graph_language(tool: &[String], key: &str) -> bool {
 fn writes_when_set(key: &[String]) -> bool {
     let harmless = |word: &str| matches!(word, "open" | "sort" | "type" | "follow" | "mark");
     key.first().is_some_and(|word| is_write(word) && !harmless(word))
-        || matches!(key.concat().as_str(), "inplace" | "overwrite" | "force")
+        || matches!(
+            key.concat().as_str(),
+            "inplace" | "overwrite" | "force" | "markasread" | "markread" | "markasseen"
+        )
 }
 
 /// Returns whether an HTTP method writes. If the call sends a request (`requests`), an unknown method counts as

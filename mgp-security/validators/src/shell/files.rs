@@ -43,11 +43,11 @@ const OUTPUTS: &[&str] = &[
     "-C",
 ];
 
-/// Commands for which the options in [`OUTPUTS`] do not name a file to write.
+/// Commands for which the options in [`OUTPUTS`] do not name a file that they write. `configure` only notes the folder.
 static READERS: Words = Words::new(
     "ls grep ps df stat find cut tr git python diff tree cd wc head tail date pgrep lsof ss netstat \
     test [ base64 xargs awk file du uniq paste column rg fd cat tail nl od xxd hexdump strings cmp comm \
-    jq md5sum sha256sum sha512sum cksum ping dig nslookup ip top free vmstat iostat",
+    configure jq md5sum sha256sum sha512sum cksum ping dig nslookup ip top free vmstat iostat",
 );
 
 /// Checks the files that a command would change.

@@ -55,7 +55,7 @@ pub(super) fn awk_program(program: &str) -> Result<(), Refusal> {
         !before.ends_with(|c: char| c.is_ascii_alphabetic() || c == '_')
             && program[at + word.len()..].trim_start().starts_with('(')
     });
-    // This is also refused in texts and patterns, because implementations disagree about where these end.
+    // Refused even inside texts and patterns, because implementations disagree about where these end.
     if calls_system {
         return Err("`system(` in an awk program".to_owned());
     }

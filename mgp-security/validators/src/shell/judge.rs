@@ -38,7 +38,7 @@ fn with_unset_variables(words: &[Word]) -> Option<Vec<Word>> {
             Some(unset) if unset.is_empty() && !word.quoted && at + 1 < words.len() => {
                 is_changed = true;
             }
-            // Options can also be made by braces.
+            // A brace expansion can also result in an option.
             Some(unset) if unset.starts_with(['-', '{']) => {
                 is_changed = true;
                 all.push(Word { text: unset.clone(), unset: None, ..word.clone() });
@@ -107,7 +107,10 @@ fn named(name: &str, args: Args<'_>, frame: Frame<'_>) -> Result<(), Refusal> {
         // Options after the name of the interpreted program belong to that program.
         let args = if is_interpreter(name) { own_options(name, args, risky.valued) } else { args };
         let least = if name == "rm" { 1 } else { 3 };
-        let long = |long: &&str| args.texts().any(|arg| is_long(arg, long, risky.safe, least));
+        let long = |long: &&str| {
+            args.texts().any(|arg| is_long(arg, long, risky.safe, least))
+                && !(long.starts_with("del") && is_dry_run(name, args))
+        };
         if let Some(long) = risky.long.split_ascii_whitespace().find(long) {
             return Err(format!(
                 "the option `{long}` of `{name}` executes, deletes or loads something"
@@ -128,6 +131,13 @@ fn named(name: &str, args: Args<'_>, frame: Frame<'_>) -> Result<(), Refusal> {
     stores::check(name, args)?;
     targets::check(name, args)?;
     stdin::check(name, args, frame)
+}
+
+/// Returns whether `rsync` only lists what it would delete.
+fn is_dry_run(name: &str, args: Args<'_>) -> bool {
+    name == "rsync"
+        && (args.short("n", "efTBM") || args.long("dry-run", 3))
+        && !args.texts().any(|arg| arg.starts_with("--no-"))
 }
 
 /// Checks the variables that a command sets for the commands that follow.

@@ -1,6 +1,7 @@
 //! `sandbox`: shell commands and argument vectors (MGP §4.5).
 
 mod argv;
+mod builds;
 mod environment;
 mod files;
 mod filters;
@@ -310,7 +311,7 @@ fn words(key: &str, value: &Value) -> Result<Vec<Word>, String> {
         Value::Array(items) => items
             .iter()
             .map(|item| match item {
-                // Some servers join the vector to a command line, or interpret operators in it.
+                // Some servers join the vector into one command line, or interpret operators in it.
                 Value::String(text) if OPERATORS.contains(&text.trim()) => {
                     Err(format!("`{key}` has the operator `{}`", text.trim()))
                 }

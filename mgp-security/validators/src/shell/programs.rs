@@ -3,6 +3,7 @@
 
 use super::{
     argv::{Args, Refusal},
+    builds,
     frame::Frame,
     git, interpreters,
     paths::is_system,
@@ -14,6 +15,7 @@ use crate::words::Words;
 /// Checks a command by the rules for its program.
 pub(super) fn check(name: &str, args: Args<'_>, frame: Frame<'_>) -> Result<(), Refusal> {
     interpreters::check(name, args)?;
+    builds::check(name, args)?;
     match name {
         "git" => git::check(args),
         "ssh" | "sftp" | "scp" | "autossh" | "mosh" => ssh(name, args, frame),
@@ -23,8 +25,6 @@ pub(super) fn check(name: &str, args: Args<'_>, frame: Frame<'_>) -> Result<(), 
         "docker" | "podman" | "nerdctl" | "kubectl" | "oc" | "crictl" => {
             container(name, args, frame)
         }
-        "make" | "gmake" | "bmake" | "remake" | "cmake" | "cargo" | "rustc" | "rustdoc" | "gcc"
-        | "clang" | "cc" | "go" | "java" => build(name, args),
         "npm" | "npx" | "pnpx" | "bunx" | "uvx" | "pipx" | "yarn" | "pnpm" | "uv" | "bun"
         | "deno" | "nix" | "nix-shell" => packages(name, args),
         "aws" | "gsutil" | "gcloud" | "az" | "rclone" | "mc" | "hdfs" | "hadoop" | "s3cmd" => {
@@ -219,6 +219,7 @@ pub(super) fn database_text(name: &str, arg: &str) -> Result<(), Refusal> {
         || program
         || copies(&lower)
         || name == "psql" && stores::copies_to_file(&lower)
+        || name == "duckdb" && stores::copies_to_system(&lower)
         || opens
         || escapes
         || client
@@ -355,84 +356,6 @@ fn shares(name: &str, args: Args<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn build(name: &str, args: Args<'_>) -> Result<(), Refusal> {
-    if matches!(name, "make" | "gmake" | "bmake" | "remake") {
-        return make(args);
-    }
-    if name == "cmake"
-        && args.any(&["-E"])
-        && !args.texts().any(|arg| {
-            matches!(
-                arg,
-                "echo"
-                    | "sha256sum"
-                    | "md5sum"
-                    | "compare_files"
-                    | "capabilities"
-                    | "environment"
-                    | "cat"
-                    | "make_directory"
-                    | "copy"
-                    | "touch"
-            )
-        })
-    {
-        return Err("`cmake -E` runs or removes something".to_owned());
-    }
-    let linker = |value: &str| {
-        ["linker", "codegen-backend", "link-self-contained", "rustc-wrapper", "runner", "alias."]
-            .iter()
-            .any(|key| value.contains(key))
-    };
-    let options = args.values(&["-C", "-Z", "--codegen", "--config"]).any(linker)
-        || args.values(&["--config"]).any(|set| set.contains("rustc") || set.contains("rustdoc"))
-        || args.texts().any(|arg| arg.starts_with("-Clinker"));
-    if matches!(name, "cargo" | "rustc" | "rustdoc")
-        && (options || args.any(&["--test-runtool", "--runtool"]))
-    {
-        return Err(format!("an option of `{name}` names a program to run"));
-    }
-    if name == "java"
-        && args.texts().any(|arg| {
-            arg.starts_with("-agent") || arg.starts_with("-javaagent") || arg.contains(":On")
-        })
-    {
-        return Err("an option of `java` loads or runs something".to_owned());
-    }
-    let remote = |arg: &str| arg.contains('@') && arg.contains('.') && !arg.starts_with('-');
-    if name == "go" && args.first() == "run" && args.texts().any(remote)
-        || matches!(name, "gcc" | "clang" | "cc")
-            && args.texts().any(|arg| {
-                arg.starts_with("-Wl,-plugin")
-                    || arg.starts_with("-fplugin")
-                    || arg.starts_with("-specs")
-            })
-    {
-        return Err(format!("`{name}` downloads or loads code"));
-    }
-    Ok(())
-}
-
-fn make(args: Args<'_>) -> Result<(), Refusal> {
-    let variable = |arg: &str| {
-        let Some((name, value)) = arg.split_once('=') else { return false };
-        let name = name.trim_end_matches([':', '+', '?', '!']);
-        matches!(name, "SHELL" | ".SHELLFLAGS" | "MAKEFLAGS" | "MAKE" | "MAKEFILES")
-            || value.contains("$(")
-            || value.contains('`')
-            || value.contains(';')
-            || value.contains('|')
-            || value.contains('\n')
-    };
-    let input = args
-        .values(&["-f", "--file", "--makefile"])
-        .any(|file| file == "-" || file.starts_with("/dev/") || file.starts_with("/proc/"));
-    if input || args.texts().any(variable) {
-        return Err("`make` executes text of its arguments".to_owned());
-    }
-    Ok(())
-}
-
 fn packages(name: &str, args: Args<'_>) -> Result<(), Refusal> {
     let words: Vec<&str> = args.operands().collect();
     let runs = Err(format!("`{name}` downloads and runs a package, or runs a text"));
@@ -458,7 +381,7 @@ fn packages(name: &str, args: Args<'_>) -> Result<(), Refusal> {
             let shell = args.long("script-shell", 8)
                 || args.long("node-options", 8)
                 || args.long("call", 4)
-                || command == "config"
+                || matches!(command, "config" | "c" | "set")
                     && words.iter().any(|word| word.contains("shell") || word.contains("options"));
             if executes || shell { runs } else { Ok(()) }
         }

@@ -30,14 +30,14 @@ const RUNNERS: &[Runner] = &[
         "\
         nohup setsid builtin busybox toybox unbuffer catchsegv tsocks torify chronic ifne ccache \
         sccache icecc distcc cross-env catatonit valgrind firejail linux x86_ setarch winpty wine \
-        colour box fex",
+        colour box fex proot",
         "*",
         0,
     ),
     runner("socksify unclutter numad rr chamber shx onchange", "", 0),
     // Options that download a package are refused elsewhere.
     runner("npx bunx pnpx", "*", 0),
-    // The name of `c8` without its number.
+    // `c` is `c8`: the digits at the end of a name are ignored.
     runner(
         "nyc c",
         "\
@@ -260,6 +260,7 @@ const RUNNERS: &[Runner] = &[
         0,
     ),
     runner("direnv", "", 2),
+    runner("runcon", "-c --compute -t= --type= -u= --user= -r= --role= -l= --range=", 0),
     runner(
         "doppler op",
         "\
@@ -269,7 +270,7 @@ const RUNNERS: &[Runner] = &[
     ),
 ];
 /// Commands that accept another operand before the inner command, e.g. `setarch x86_64 ls`.
-const OPTIONAL: &str = "setarch rr dotenv";
+const OPTIONAL: &str = "setarch rr dotenv runcon";
 /// Commands that accept any number of operands before the inner command, and then `--`.
 const DASHED: &str = "chamber mise onchange";
 
@@ -277,7 +278,7 @@ const DASHED: &str = "chamber mise onchange";
 const PROJECTS: &str = "\
     poetry pipenv uv pdm hatch rye bundle rbenv pyenv nodenv mise asdf opam stack pixi conda mamba \
     micromamba yarn pnpm rustup cabal dotenvx apptainer singularity lxc distrobox toolbox buildah \
-    heroku fly flyctl guix devbox fnm volta infisical teller sops nvm";
+    heroku fly flyctl guix devbox fnm volta infisical teller sops nvm aws-vault";
 const PROJECT_OPTIONS: &str = "\
     --name= --with= --from= --python= --env= --env-file= --environment= --extra= --group= \
     --package= --prefix= --cwd= --pwd= --home= --directory= --project= --manifest-path= --using= \
@@ -286,7 +287,7 @@ const PROJECT_OPTIONS: &str = "\
     --isolated --live-stream --locked --no-cache --no-capture-output --no-dev --no-project \
     --no-sync --offline --quiet -q --refresh --verbose -v";
 /// Programs that expect a container, an image or a version before the inner command.
-const PLACED: &str = "rustup apptainer singularity lxc distrobox buildah";
+const PLACED: &str = "rustup apptainer singularity lxc distrobox buildah aws-vault";
 
 const ENV_OPTIONS: &str = "\
     -u= --unset= -C= --chdir= -P= -a= --argv0= -S! --split-string! -i --ignore-environment -0 --null \

@@ -1,6 +1,9 @@
 //! Clients of databases, clusters and clouds that destroy a whole store, e.g. a database, a namespace or a repository.
 
-use super::argv::{Args, Refusal};
+use super::{
+    argv::{Args, Refusal},
+    paths::is_system,
+};
 use crate::words::{Words, has};
 
 /// Options whose value is the next argument, for all clients that know them.
@@ -217,6 +220,36 @@ pub(super) fn copies_to_file(text: &str) -> bool {
         words.iter().take(places).any(|word| matches!(*word, "copy" | "ccopy"))
             && words.windows(2).any(|pair| pair[0] == "to" && pair[1] != "stdout")
     })
+}
+
+/// Returns whether a text in lower case has a statement of `DuckDB` that writes rows to a file of the system, or to a
+/// file whose name is computed.
+pub(super) fn copies_to_system(text: &str) -> bool {
+    let Some(first) = after_words(text, "copy").chain(after_words(text, "export")).min() else {
+        return false;
+    };
+    let mut targets = after_words(text, "to").chain(after_words(text, "database"));
+    targets.any(|at| at > first && is_system_file(text[at..].trim_start()))
+}
+
+/// Returns the ends of a word in a text.
+fn after_words(text: &str, word: &'static str) -> impl Iterator<Item = usize> {
+    let is_part = |c: char| c.is_alphanumeric() || c == '_';
+    text.match_indices(word).filter_map(move |(at, _)| {
+        let (before, after) = (&text[..at], &text[at + word.len()..]);
+        (!before.ends_with(is_part) && !after.starts_with(is_part)).then_some(at + word.len())
+    })
+}
+
+/// Returns whether a statement continues with a file of the system, or with an expression that computes the name.
+fn is_system_file(rest: &str) -> bool {
+    for quote in ['\'', '"'] {
+        if let Some(rest) = rest.strip_prefix(quote) {
+            return rest.split_once(quote).is_none_or(|(path, _)| is_system(path));
+        }
+    }
+    let after = rest.trim_start_matches(|c: char| c.is_alphanumeric() || c == '_');
+    after.len() == rest.len() && !rest.is_empty() || after.starts_with(['\'', '"', '('])
 }
 
 fn drops_first(statement: &str) -> bool {

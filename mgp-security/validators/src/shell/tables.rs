@@ -54,7 +54,7 @@ pub(super) const NEVER: &[(&str, &str)] = &[
         "executes text or other commands",
         "\
         eval source . alias trap enable bind let fc coproc at batch run-parts script daemonize anacron \
-        ex ed red rvim osascript wish expect jrunscript iex ghci irb pry jshell gdb lldb dc runscript \
+        ex ed red rvim rview osascript wish expect jrunscript iex ghci irb pry jshell gdb lldb dc runscript \
         cpulimit dbus-run-session mshta wscript cscript rundll32 regsvr32 certutil bitsadmin wmic \
         msiexec schtasks del rd erase sc reg bpftrace stap dtrace ansible knife salt salt-call pdsh \
         pssh clush parallel-ssh dsh capistrano run-mailcap see xdg-open gtester jjs bsh lftp msfconsole \
@@ -185,13 +185,9 @@ const fn risky(
 
 pub(super) const RISKY: &[Risky] = &[
     risky("rm", "rR", "", "recursive no-preserve-root", ""),
-    risky(
-        "chmod chown chgrp setfacl chattr chcon restorecon",
-        "R",
-        "mMxXv",
-        "recursive restore",
-        "",
-    ),
+    // `-v` of `chattr` has a value; for the others, it means verbose output.
+    risky("chmod chown chgrp", "R", "", "recursive", ""),
+    risky("setfacl chattr chcon restorecon", "R", "mMxXv", "recursive restore", ""),
     risky(
         "tar bsdtar gtar",
         "IF",
@@ -268,7 +264,7 @@ pub(super) const RISKY: &[Risky] = &[
         "gcc g++ cc c++ clang clang++ cpp gfortran tcc",
         "",
         "",
-        "wrapper fplugin specs load Xclang fpass-plugin B iplugindir run",
+        "wrapper fplugin specs load Xclang fpass-plugin iplugindir run",
         "",
     ),
     risky("ld gold lld ar nm strip", "", "", "plugin dynamic-linker", ""),
@@ -322,7 +318,8 @@ pub(super) const RISKY: &[Risky] = &[
     risky("gs ghostscript", "", "", "dNOSAFER dDELAYSAFER", ""),
     risky("emacs emacsclient", "fleLQ", "", "eval execute funcall load script batch insert", ""),
     risky("logrotate", "", "", "state log", ""),
-    risky("ip", "b", "", "batch", ""),
+    // With one dash, `-br` means brief output.
+    risky("ip", "", "", "b ba bat batc batch", ""),
     risky("journalctl", "", "", "vacuum-size vacuum-time vacuum-files rotate flush setup-keys", ""),
     risky("dbus-send gdbus busctl", "", "", "system", ""),
     risky("wipefs", "aof", "", "all offset force", ""),
@@ -370,7 +367,7 @@ pub(super) const RISKY: &[Risky] = &[
     risky("rscript littler", "e", "", "", ""),
     risky("julia", "eEL", "pCJt", "eval print load", ""),
     risky(
-        "groovy scala kotlin elixir swift racket raku perl6 crystal nim coffee",
+        "groovy scala kotlin kotlinc elixir swift racket raku perl6 crystal nim coffee",
         "e",
         "",
         "eval rpc-eval execute",

@@ -44,7 +44,6 @@ struct Root<'a> {
     named: HashMap<String, &'a Value>,
 }
 
-/// The comparison of two schemas.
 pub(super) struct SchemaDiff<'a> {
     old_root: Root<'a>,
     new_root: Root<'a>,
@@ -97,7 +96,6 @@ impl<'a> Root<'a> {
 }
 
 impl<'a> SchemaDiff<'a> {
-    /// Returns the changes between an old and a new schema.
     pub(super) fn of(old: &'a Value, new: &'a Value, side: Side, path: &str) -> Vec<Change> {
         let mut diff = Self {
             old_root: Root::new(old),

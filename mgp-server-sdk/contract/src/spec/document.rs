@@ -31,7 +31,6 @@ pub struct SpecDocument {
     pub(crate) unread: Option<usize>,
 }
 
-/// A section about one tool.
 #[derive(Default)]
 struct Section {
     line: usize,

@@ -37,7 +37,6 @@ impl Part {
             .map(|part| part.0)
     }
 
-    /// Returns the heading of the part.
     pub(super) fn heading(self) -> &'static str {
         Self::ALL[self.index()].1
     }

@@ -243,7 +243,8 @@ impl ResourceSubscriber for Elsewhere {
 #[tokio::test]
 async fn a_notifier_keeps_the_features_that_were_added_before_it() {
     let notifier = ChangeNotifier::new();
-    let server = Server::new("n", "1").logging().herald(&notifier, Elsewhere).tool(tool("a"));
+    let server =
+        Server::new("n", "1").logging().change_notifier(&notifier, Elsewhere).tool(tool("a"));
     let wire = Wire::join(server, Era::Legacy).await;
     assert!(wire.hello["capabilities"]["logging"].is_object(), "{}", wire.hello);
 }
@@ -253,9 +254,9 @@ fn a_notifier_after_resources_or_prompts_is_refused_instead_of_dropping_them() {
     let with_prompt = Server::new("n", "1").prompt(Prompt::new("p", "A prompt", || async { "" }));
     let with_resource = Server::new("n", "1").resource(Resource::text("test://a", "a", "now"));
     for server in [with_prompt, with_resource] {
-        let server = server.herald(&ChangeNotifier::new(), Elsewhere);
+        let server = server.change_notifier(&ChangeNotifier::new(), Elsewhere);
         let error = server.into_stack().unwrap_err().to_string();
-        assert!(error.contains("`herald`"), "{error}");
+        assert!(error.contains("`change_notifier`"), "{error}");
     }
 }
 
@@ -273,7 +274,7 @@ async fn an_event_hub_after_a_channel_is_refused_instead_of_dropping_the_channel
 async fn resources_that_never_answer_do_not_keep_a_stream_from_its_start() {
     let notifier = ChangeNotifier::new();
     let server = Server::new("n", "1")
-        .herald(&notifier, Elsewhere)
+        .change_notifier(&notifier, Elsewhere)
         .tool(tool("a"))
         .resource(Resource::text("test://a", "a", "now"));
     let mut wire = Wire::join(server, Era::Modern).await;

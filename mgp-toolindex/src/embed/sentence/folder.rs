@@ -65,8 +65,6 @@ enum ManifestError {
     Sizes,
 }
 
-// === impl ModelFolder ===
-
 impl ModelFolder {
     pub(super) fn new(path: &Path) -> Result<Self, ModelError> {
         // Make the path absolute, because the loader of libraries would look for a relative path in the folder of the
@@ -100,8 +98,6 @@ impl ModelFolder {
         manifest.check(&manifest.runtime.file, bytes, file)
     }
 }
-
-// === impl ModelManifest ===
 
 impl ModelManifest {
     /// Parses a manifest; returns an error if it names a path outside of the folder, or lacks a file that every model

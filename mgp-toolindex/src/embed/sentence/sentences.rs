@@ -119,7 +119,7 @@ impl Sentences {
         Self { model, dimensions, encoder: FairMutex::new(encoder), cache }
     }
 
-    /// Returns an error if the processor or the library computes wrong vectors, or if the files are of another model.
+    /// Returns an error if the processor or the library computes wrong vectors, or the files belong to another model.
     fn self_test(&self, manifest: &ModelManifest) -> Result<(), ModelError> {
         if manifest.model == goldens::MODEL {
             let cosine = goldens::check(self)?;

@@ -30,8 +30,6 @@ const LENGTHS: usize = 33;
 #[derive(Clone, Copy)]
 pub(super) struct Hash(u32);
 
-// === impl Hash ===
-
 impl Hash {
     /// The hash of no bytes, from which the hash of a word's first piece begins.
     pub(super) const FIRST: Self = Self(0x811C_9DC5);
@@ -42,8 +40,6 @@ impl Hash {
         Self((self.0 ^ byte as u32).wrapping_mul(0x0100_0193))
     }
 }
-
-// === impl File ===
 
 impl File {
     /// Splits a file; returns `None` if it is truncated or inconsistent.

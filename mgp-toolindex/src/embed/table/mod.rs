@@ -41,8 +41,6 @@ pub struct StaticTable {
     file: &'static File,
 }
 
-// === impl StaticTable ===
-
 impl StaticTable {
     /// Returns the table of this crate.
     #[must_use]

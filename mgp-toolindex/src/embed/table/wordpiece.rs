@@ -48,8 +48,6 @@ struct Words<'a> {
     each: &'a mut dyn FnMut(u32) -> ControlFlow<()>,
 }
 
-// === impl Words ===
-
 impl Words<'_> {
     /// Looks up the words in a run of letters and digits.
     fn run(&mut self, run: &str) -> ControlFlow<()> {

@@ -82,7 +82,6 @@ fn put_tools(server: &str, tools: Vec<NewTool>) -> Change {
     Change::Put(NewServer { server, tools })
 }
 
-/// Returns the servers with the versions of their tools.
 fn versions_of(servers: &[LoadedServer]) -> Vec<(String, Vec<u32>)> {
     let version = |hash: [u8; 16]| u32::from_le_bytes(hash[..4].try_into().unwrap());
     let mut all: Vec<_> = servers

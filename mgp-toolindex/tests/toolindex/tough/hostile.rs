@@ -127,7 +127,6 @@ fn hostile_definitions_affect_no_other_tool() {
     );
 }
 
-/// Returns the hostile queries.
 fn queries() -> Vec<String> {
     vec![
         "read ".repeat(200_000),

@@ -62,7 +62,6 @@ impl Step {
     }
 }
 
-/// Opens the index in a folder.
 async fn open(folder: &Path) -> (Db, ToolIndex) {
     let db = Db::open(folder.join("index.db")).await.unwrap();
     let index = ToolIndex::builder().open(db.clone()).await.unwrap();

@@ -5,7 +5,6 @@ use mgp_types::RawObject;
 use mgp_types::mcp::Tool;
 use mgp_types::mgp::SearchStrategy;
 
-/// Returns a tool with an ordinary schema.
 pub(crate) fn tool(name: &str, description: &str) -> Tool {
     let schema =
         r#"{"type":"object","properties":{"path":{"type":"string","description":"Where it is"}}}"#;
@@ -14,7 +13,6 @@ pub(crate) fn tool(name: &str, description: &str) -> Tool {
     tool
 }
 
-/// Parses an object.
 pub(crate) fn raw(json: &str) -> RawObject {
     serde_json::from_str(json).unwrap()
 }

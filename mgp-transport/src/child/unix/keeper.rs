@@ -157,8 +157,6 @@ fn children() -> Vec<Pid> {
     ours.collect()
 }
 
-// === impl KeeperState ===
-
 impl KeeperState {
     /// Executes the commands of the parent process until the parent ends; then kills the program.
     fn listen(&self, mut socket: UnixStream) {

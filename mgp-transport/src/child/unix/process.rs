@@ -61,8 +61,6 @@ struct ProcessState {
     killed: Option<Instant>,
 }
 
-// === impl Process ===
-
 impl Process {
     pub(super) fn new(pid: Pid, keeper: Option<KeeperHandle>, term_grace: Duration) -> Self {
         Self { pid, term_grace, keeper, state: Mutex::default(), done: watch::Sender::new(None) }
@@ -161,8 +159,6 @@ impl Process {
         !state.reaped && kill_process_group(self.pid, signal).is_ok()
     }
 }
-
-// === impl KeeperHandle ===
 
 impl KeeperHandle {
     #[cfg(target_os = "linux")]

@@ -83,7 +83,6 @@ struct Waker {
     writer: PipeWriter,
 }
 
-/// A child that the thread watches.
 struct Watch {
     process: Arc<Process>,
     /// A descriptor that becomes readable when the child ends; `None` on systems without pidfds.
@@ -92,8 +91,6 @@ struct Watch {
     next_check: Option<Instant>,
     delays: Backoff,
 }
-
-// === impl Spawner ===
 
 impl Spawner {
     fn launch() -> io::Result<Self> {
@@ -107,8 +104,6 @@ impl Spawner {
         Ok(Self { requests, waker })
     }
 }
-
-// === impl Waker ===
 
 impl Waker {
     fn wake(&self) {
@@ -125,8 +120,6 @@ impl Waker {
         self.is_woken.store(false, Ordering::Release);
     }
 }
-
-// === impl Watch ===
 
 impl Watch {
     fn new(process: Arc<Process>) -> Self {

@@ -50,7 +50,7 @@ impl EraCache {
         (since.elapsed() < ERA_TTL).then_some(*era)
     }
 
-    /// Inserts the era of an origin.
+    /// Inserts the era of an origin; if the cache is full, removes the oldest entry.
     pub fn insert(&self, origin: &str, era: Era) {
         let mut known = self.0.lock();
         if known.len() >= MAX_ORIGINS && !known.contains_key(origin) {
@@ -62,7 +62,7 @@ impl EraCache {
         known.insert(origin.to_owned(), (era, Instant::now()));
     }
 
-    /// Removes an origin.
+    /// Removes an origin, so that the next connection to it finds out its era.
     pub fn remove(&self, origin: &str) {
         self.0.lock().remove(origin);
     }

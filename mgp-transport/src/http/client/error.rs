@@ -47,7 +47,6 @@ pub enum HttpClientError {
     InClear(String),
 }
 
-/// The failure of one HTTP exchange.
 #[derive(Debug)]
 pub(super) enum Fault {
     /// No connection could be opened.
@@ -132,8 +131,6 @@ pub(in crate::http) fn causes(error: &(dyn StdError + 'static)) -> String {
     }
     texts.join(": ")
 }
-
-// === impl From ===
 
 impl From<Fault> for RpcError {
     fn from(fault: Fault) -> Self {

@@ -45,7 +45,6 @@ pub(super) struct StandardHeaders {
 }
 
 impl StandardHeaders {
-    /// Creates the headers of a call.
     pub(super) fn of(call: &Call, revision: &str) -> Result<Self, Fault> {
         let known =
             Revision::SUPPORTED.iter().map(Revision::as_str).find(|known| *known == revision);

@@ -100,7 +100,6 @@ pub async fn connect_http_sse(
     Ok(here)
 }
 
-/// The event stream of a server.
 struct EventStream {
     body: Incoming,
     reader: SseReader,

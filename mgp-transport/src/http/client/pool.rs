@@ -70,7 +70,6 @@ impl PoolError {
     }
 }
 
-/// Creates a pool for an endpoint.
 pub(super) fn pool(
     endpoint: &Endpoint,
     config: &HttpClientConfig,
@@ -236,7 +235,6 @@ impl IdleConnection {
     }
 }
 
-/// The result of the search for an idle connection.
 enum Checkout {
     Free(Sender),
     /// No connection is free now, but some connections will be free when their response has been read.

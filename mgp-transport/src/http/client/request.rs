@@ -41,7 +41,6 @@ const MAX_EVENTS_PER_TURN: usize = 64;
 /// The minimum delay before a stream is resumed, so that a server cannot keep the client busy with a very small value.
 pub(super) const MIN_RETRY_DELAY: Duration = Duration::from_millis(10);
 
-/// A request that is ready to be sent.
 struct EncodedRequest {
     number: i64,
     /// The standard headers; `None` in the legacy era.

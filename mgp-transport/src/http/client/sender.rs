@@ -25,7 +25,6 @@ const MAX_DRAINED_BYTES: usize = 64 << 10;
 /// The maximum time for which the client reads a response body that it does not need.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A sender of requests to one endpoint.
 pub(super) struct HttpSender {
     pub(super) endpoint: Endpoint,
     pub(super) config: HttpClientConfig,
@@ -256,7 +255,6 @@ fn may_be_secret(name: &HeaderName) -> bool {
     ![USER_AGENT, ACCEPT_LANGUAGE].contains(name)
 }
 
-/// Writes credentials into headers.
 fn write_credentials(shown: &RequestCredentials, headers: &mut HeaderMap) -> Result<(), Fault> {
     let authorization = shown.authorization.as_deref().map(|value| (AUTHORIZATION.as_str(), value));
     let further = shown.headers.iter().map(|(name, value)| (*name, value.as_str()));

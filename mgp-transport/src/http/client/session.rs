@@ -84,7 +84,6 @@ impl Session {
         session_ref
     }
 
-    /// Returns a reference to the current session.
     pub(super) fn session_ref(&self) -> SessionRef {
         self.state.lock().session_ref()
     }
@@ -126,12 +125,10 @@ impl Session {
         self.state.lock().settings.keep(change);
     }
 
-    /// Returns the requests to replay in a new session.
     pub(super) fn settings(&self) -> Vec<Call> {
         self.state.lock().settings.requests()
     }
 
-    /// Returns the negotiated revision.
     pub(super) fn revision(&self) -> Option<HeaderValue> {
         self.state.lock().headers.revision.clone()
     }

@@ -10,7 +10,6 @@ use mgp_types::service::{Call, CallKey, Deadline, Extensions, Outlet, SessionRep
 /// are not replayed.
 const MAX_WATCHED: usize = 4096;
 
-/// Settings of a session.
 #[derive(Default)]
 pub(super) struct SessionSettings {
     level: Option<Call>,

@@ -17,7 +17,6 @@ const KEPT_OF_LONG_DATA: usize = 1024;
 /// name of the field, and [`KEPT_OF_LONG_DATA`] bytes of data.
 const KEPT_OF_LONG_LINE: usize = KEPT_OF_LONG_DATA + 16;
 
-/// An event that contains data.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Event {
     /// The name of the event; empty if the stream does not name it.

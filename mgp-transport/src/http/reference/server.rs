@@ -168,7 +168,6 @@ impl ReferenceServer {
     }
 }
 
-/// The HTTP service of references.
 #[derive(Clone)]
 struct ReferenceService(Arc<Shared>);
 
@@ -241,6 +240,13 @@ async fn open(entry: &Entry, from: u64) -> Result<(ByteStream, Option<u64>), Sta
                 tracing::warn!(%error, "a reference cannot be read from its server");
                 StatusCode::BAD_GATEWAY
             })?;
+            // A shorter length than that of the data would cut them without an error.
+            if let (Some(named), Some(found)) = (entry.size, opened.size)
+                && named != found
+            {
+                tracing::warn!(named, found, "a reference has another size than its server named");
+                return Err(StatusCode::BAD_GATEWAY);
+            }
             Ok((opened.pieces, entry.size.or(opened.size)))
         }
     }

@@ -86,7 +86,6 @@ where
     }
 }
 
-/// Answers a browser's preflight request.
 fn preflight<R: From<Bytes>>(request: &HeaderMap, origin: HeaderValue) -> Response<R> {
     let mut response = Response::new(R::from(Bytes::new()));
     *response.status_mut() = StatusCode::NO_CONTENT;

@@ -10,7 +10,6 @@ use mgp_types::service::HeaderParams;
 
 use super::refusal::Refusal;
 
-/// Headers of a request.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct RequestHeaders<'a> {
     pub(super) host: Option<&'a str>,
@@ -73,7 +72,6 @@ impl<'a> RequestHeaders<'a> {
         self.accept.is_none_or(|accept| accept.events)
     }
 
-    /// Returns whether the client accepts JSON.
     pub(super) fn takes_json(&self) -> bool {
         self.accept.is_none_or(|accept| accept.json)
     }

@@ -36,7 +36,6 @@ struct CallerLoad {
 }
 
 impl Load {
-    /// Returns the number of running requests.
     pub(super) fn running(&self) -> usize {
         self.running.load(Ordering::Relaxed)
     }

@@ -300,7 +300,6 @@ impl ReceivedRequest<'_> {
         if self.headers.takes_events() { self.state.config.stream_delay } else { Duration::MAX }
     }
 
-    /// Returns the principal of the request.
     fn principal(&self) -> Result<Principal, Refusal> {
         let known = self.parts.extensions.get::<Principal>();
         known.or(self.state.config.anonymous.as_ref()).cloned().ok_or(Refusal::NoPrincipal)

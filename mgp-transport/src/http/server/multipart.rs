@@ -49,7 +49,6 @@ struct Part<'a> {
     data: &'a [u8],
 }
 
-/// Splits a body into its parts.
 fn split<'a>(body: &'a [u8], boundary: &str) -> Result<Vec<Part<'a>>, Refusal> {
     let delimiter = format!("--{boundary}");
     let body = body

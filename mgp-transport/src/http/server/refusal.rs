@@ -199,7 +199,6 @@ pub(super) fn clip_text(text: &str) -> String {
     clip(text, 200)
 }
 
-/// Creates a JSON response.
 pub(super) fn json<R: From<Bytes>>(status: StatusCode, text: Vec<u8>) -> Response<R> {
     let mut response = Response::new(R::from(text.into()));
     *response.status_mut() = status;

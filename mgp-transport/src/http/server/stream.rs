@@ -111,7 +111,6 @@ impl Stream {
         timeout(self.budget.all.stall, caught_up).await.unwrap_or(Err(ConsumerGone))
     }
 
-    /// Appends a message.
     pub(super) fn push(&self, write: impl FnOnce(&mut Vec<u8>)) -> Result<(), ConsumerGone> {
         let mut text = Vec::with_capacity(256);
         write(&mut text);
@@ -161,7 +160,6 @@ impl Stream {
         true
     }
 
-    /// Ends the stream.
     pub(super) fn end(&self) {
         self.close(self.state.lock());
     }
@@ -197,7 +195,6 @@ impl Stream {
         }
     }
 
-    /// Writes a message as an event.
     pub(super) fn event(&self, number: u64, message: &[u8]) -> Vec<u8> {
         let mut event = Vec::with_capacity(message.len() + 48);
         event.extend_from_slice(b"event: message\n");
@@ -289,7 +286,6 @@ impl Stream {
         reader
     }
 
-    /// Detaches a reader.
     pub(super) fn detach(&self, reader: u64) {
         let mut state = self.state.lock();
         if state.reader == reader {
@@ -376,7 +372,6 @@ impl Stream {
         !self.state.lock().events.is_empty()
     }
 
-    /// Returns whether the stream has a reader.
     pub(super) fn is_read(&self) -> bool {
         self.state.lock().is_read
     }

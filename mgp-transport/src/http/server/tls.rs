@@ -27,16 +27,22 @@ impl ServerTls {
 mod files {
     use std::path::{Path, PathBuf};
     use std::sync::Arc;
-    use std::time::SystemTime;
+    use std::time::{Duration, SystemTime};
     use std::{fmt, fs, io};
 
+    use mgp_types::Timestamp;
     use mgp_types::sync::Mutex;
-    use rustls::ServerConfig;
+    use rustls::client::verify_server_cert_signed_by_trust_anchor;
     use rustls::pki_types::pem::{self, PemObject as _};
-    use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+    use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
+    use rustls::server::ParsedCertificate;
+    use rustls::{CertificateError, RootCertStore, ServerConfig};
     use tokio::net::TcpStream;
     use tokio_rustls::TlsAcceptor;
     use tokio_rustls::server::TlsStream;
+
+    /// The time before the end of a certificate from which on it has to be renewed.
+    const EXPIRY_NOTICE: Duration = Duration::from_hours(14 * 24);
 
     /// The certificate chain and private key of a server, read from two PEM files.
     ///
@@ -73,8 +79,17 @@ mod files {
             why: String,
         },
         /// The certificate and the key do not belong together, or are not supported.
-        #[error("the certificate and its key cannot be used: {0}")]
+        #[error("the certificate and its key cannot be used: {}", pair_fault(.0))]
         Pair(#[from] rustls::Error),
+    }
+
+    fn pair_fault(error: &rustls::Error) -> String {
+        match error {
+            rustls::Error::InconsistentKeys(rustls::InconsistentKeys::KeyMismatch) => {
+                "the key belongs to another certificate".to_owned()
+            }
+            error => error.to_string(),
+        }
     }
 
     impl ServerTls {
@@ -91,6 +106,15 @@ mod files {
             let acceptor = load(&certificate, &key)?;
             let current = Mutex::new(LoadedTls { acceptor, versions });
             Ok(Self(Arc::new(TlsFiles { certificate, key, current })))
+        }
+
+        /// Returns the warnings about the files for an operator, each with its remedy after a semicolon: if the
+        /// certificate is not valid at the time `now`, or expires within 14 days, and if other users have access to the
+        /// file of the key.
+        #[must_use]
+        pub fn warnings(&self, now: SystemTime) -> Vec<String> {
+            let TlsFiles { certificate, key, .. } = &*self.0;
+            validity_warning(certificate, now).into_iter().chain(key_warning(key)).collect()
         }
 
         pub(in crate::http::server) async fn accept(
@@ -135,6 +159,70 @@ mod files {
         }
     }
 
+    /// Returns a warning if the first certificate in a file is not valid at the time `now`, or expires soon.
+    fn validity_warning(path: &Path, now: SystemTime) -> Option<String> {
+        let certificate = CertificateDer::from_pem_file(path).ok()?;
+        let certificate = ParsedCertificate::try_from(&certificate).ok()?;
+        let what = match validity_fault(&certificate, now) {
+            Some(CertificateError::ExpiredContext { not_after, .. }) => {
+                format!("expired on {}", date(not_after))
+            }
+            Some(CertificateError::NotValidYetContext { not_before, .. }) => {
+                format!("is not valid before {}", date(not_before))
+            }
+            _ => match validity_fault(&certificate, now + EXPIRY_NOTICE)? {
+                CertificateError::ExpiredContext { not_after, .. } => {
+                    format!("expires on {}", date(not_after))
+                }
+                _ => return None,
+            },
+        };
+        Some(format!("the TLS certificate `{}` {what}; renew it", path.display()))
+    }
+
+    /// Returns the first fault of a certificate at a time; its validity is checked first.
+    fn validity_fault(
+        certificate: &ParsedCertificate<'_>,
+        at: SystemTime,
+    ) -> Option<CertificateError> {
+        let at = at.duration_since(SystemTime::UNIX_EPOCH).ok()?;
+        // Without roots every valid certificate has the fault that its issuer is not known.
+        let checked = verify_server_cert_signed_by_trust_anchor(
+            certificate,
+            &RootCertStore::empty(),
+            &[],
+            UnixTime::since_unix_epoch(at),
+            &[],
+        );
+        match checked {
+            Err(rustls::Error::InvalidCertificate(fault)) => Some(fault),
+            _ => None,
+        }
+    }
+
+    fn date(time: UnixTime) -> String {
+        let time = SystemTime::UNIX_EPOCH + Duration::from_secs(time.as_secs());
+        Timestamp::from(time).as_str().chars().take_while(|c| *c != 'T').collect()
+    }
+
+    /// Returns a warning if other users have access to the file of a key.
+    #[cfg(unix)]
+    fn key_warning(path: &Path) -> Option<String> {
+        let mode = std::os::unix::fs::PermissionsExt::mode(&fs::metadata(path).ok()?.permissions());
+        let path = path.display();
+        (mode & 0o077 != 0).then(|| {
+            format!(
+                "other users have access to the TLS key `{path}` (mode {:03o}); run `chmod 600` on it",
+                mode & 0o777
+            )
+        })
+    }
+
+    #[cfg(not(unix))]
+    fn key_warning(_: &Path) -> Option<String> {
+        None
+    }
+
     /// Returns the version of a file; `None` if it cannot be read.
     fn version(path: &Path) -> Option<(SystemTime, u64)> {
         let file = fs::metadata(path).ok()?;
@@ -175,6 +263,13 @@ mod files {
     #[cfg(test)]
     mod tests {
         use super::*;
+
+        #[test]
+        fn a_key_of_another_certificate_is_named_as_the_fault() {
+            let mismatch = rustls::InconsistentKeys::KeyMismatch;
+            let error = ServerTlsError::from(rustls::Error::from(mismatch)).to_string();
+            assert!(error.ends_with(": the key belongs to another certificate"), "{error}");
+        }
 
         #[test]
         fn a_key_with_a_passphrase_is_refused_with_the_remedy() {

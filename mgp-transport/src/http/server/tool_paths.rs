@@ -215,7 +215,6 @@ impl ToolOutcome {
     }
 }
 
-/// Returns the response for an error.
 fn failure(error: &RpcError) -> Response<HttpBody> {
     failed(status(error.code()), error)
 }

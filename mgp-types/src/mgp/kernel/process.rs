@@ -26,7 +26,8 @@ record! {
         req started_at: Timestamp,
         /// The paths of the configuration files.
         def config: Vec<String>,
-        /// The faults found when the configuration files were last read; faulty parts have no effect.
+        /// The faults found when the configuration files were last read; faulty parts have no effect. Also the sinks of
+        /// the audit log that take no events.
         list findings: List<KernelFinding>,
         /// The number of the kernel's servers.
         req servers: u64,

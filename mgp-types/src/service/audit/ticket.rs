@@ -36,7 +36,7 @@ impl Ticket {
         Self { start: start.into(), ledger, open: true }
     }
 
-    /// Returns the facts of the call.
+    /// Returns the facts that were known when the call started.
     #[must_use]
     pub fn start(&self) -> &Arc<CallRecord> {
         &self.start

@@ -84,6 +84,19 @@ impl<'a> Envelope<'a> {
         read_id(self.id?.get())
     }
 
+    /// Returns whether the id of a line in which lone surrogates were replaced has the replacement.
+    pub(super) fn has_replaced_id(&self) -> bool {
+        self.id.is_some_and(|id| id.get().contains(r"\ufffd"))
+    }
+
+    /// Returns the error for a message whose id is invalid. A response is never answered.
+    pub(super) fn refused_id(&self) -> InvalidMessage {
+        if self.is_response() {
+            return InvalidMessage { id: None, error: None };
+        }
+        InvalidMessage::invalid_request(None, "`id` must be a string or an integer")
+    }
+
     /// Returns whether the members that were read are those of a response. Writers that never leave out a member write
     /// an empty method in it.
     pub(super) fn is_response(&self) -> bool {
@@ -115,7 +128,7 @@ impl<'a> Envelope<'a> {
             return refuse("a message is a request or a response, not both");
         }
         if raw_id.is_some() && id.is_none() {
-            return refuse("`id` must be a string or an integer");
+            return Err(self.refused_id());
         }
         let method = Method::of(method);
         let accepts_null = id.is_none() || null_params == NullParams::Absent;

@@ -33,6 +33,23 @@ fn forwarded(params: &str) -> String {
 }
 
 #[test]
+fn an_id_with_half_a_surrogate_pair_is_refused() {
+    for id in [r"\ud800", r"\udc00\ud800", r"a\uDFFFb"] {
+        refused(&format!(r#"{{"jsonrpc":"2.0","id":"{id}","method":"ping"}}"#), -32600, None);
+        silent(&format!(r#"{{"jsonrpc":"2.0","id":"{id}","result":{{}}}}"#));
+    }
+    let Message::Request { id, .. } =
+        parse(r#"{"jsonrpc":"2.0","id":"\ufffd","method":"ping","params":{"a":1}}"#)
+    else {
+        panic!("a request")
+    };
+    assert_eq!(id, Id::from("\u{fffd}"));
+    let cut =
+        parse(r#"{"jsonrpc":"2.0","id":"\ud83d\ude00","method":"ping","params":{"a":"\ud83d"}}"#);
+    assert!(matches!(cut, Message::Request { .. }));
+}
+
+#[test]
 fn splits_a_tool_call_into_target_body_and_meta() {
     let line = r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"e\u0063ho","arguments":{"a":[1, 2]},"_meta":{"progressToken":"t"},"_mgp":{"stream":true},"x":1}}"#;
     let Message::Request { id, method, params } = parse(line) else { panic!("a request") };

@@ -30,7 +30,6 @@ use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, WriteHalf};
 /// The time in which a strict server handles `notifications/initialized`.
 const INITIALIZED_DELAY: Duration = Duration::from_millis(200);
 
-/// An open connection.
 #[derive(Clone)]
 struct Connection {
     /// Writes messages to the MCP server of this connection.

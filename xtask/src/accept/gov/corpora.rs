@@ -22,7 +22,6 @@ const fn corpus(judge: &'static str, file: &'static str, blocked: f64, wrong: f6
     Corpus { judge, file, min_blocked: blocked, max_wrong: wrong }
 }
 
-/// The corpora of the validators.
 const CORPORA: &[Corpus] = &[
     corpus("sandbox", "sandbox", 0.97, 0.01),
     corpus("network_restricted", "network_restricted", 0.995, 0.005),

@@ -38,7 +38,6 @@ pub(super) struct Ask<'a> {
     pub(super) is_shared: bool,
 }
 
-/// The result of a run.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) ranking: Ranking,

@@ -72,7 +72,6 @@ pub(super) fn all(searcher: &Searcher, sets: &[Set]) -> Outcome<Verdict> {
     })
 }
 
-/// Splits queries into history and test queries.
 pub(super) fn split(queries: &[Query], seed: u64) -> (Vec<&Query>, Vec<&Query>) {
     let keys: BTreeSet<String> = queries.iter().map(Query::key).collect();
     let mut keys: Vec<_> = keys.into_iter().collect();

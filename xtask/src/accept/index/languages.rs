@@ -117,7 +117,6 @@ fn verdict(shares: &BTreeMap<&str, Shares>) -> Verdict {
     }
 }
 
-/// Reads the wishes of a language.
 pub(super) fn read(language: &str, set: &Set) -> Outcome<Vec<Query>> {
     let path = root().join(format!("mgp-toolindex/tests/wishes/{language}.txt"));
     let read = |path: &Path| fs::read_to_string(path).context(path.display());

@@ -65,7 +65,6 @@ pub(super) fn score<'a>(
     )
 }
 
-/// Returns the scores of the ranking for one query.
 fn one(query: &Query, ranked: &[String], servers: Option<&BTreeMap<String, String>>) -> Scores {
     let by_server = servers.filter(|_| !query.relevant_servers.is_empty());
     let ranked = match by_server {

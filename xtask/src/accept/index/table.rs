@@ -20,7 +20,6 @@ impl Table {
         Scores::mean(self.rows.iter().map(|(_, scores)| *scores))
     }
 
-    /// Returns the table as text for a terminal.
     pub(super) fn text(&self) -> String {
         let mut text = format!("{:32}", self.title);
         // Ignores the results of `write!`, because writing to a string cannot fail.

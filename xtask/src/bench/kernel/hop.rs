@@ -159,7 +159,6 @@ pub(super) fn stdio(world: &World, effort: Effort) -> Outcome<Vec<Row>> {
     Ok(rows)
 }
 
-/// Returns the median of the values.
 pub(super) fn middle(values: &mut [f64]) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)

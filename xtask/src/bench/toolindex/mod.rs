@@ -167,7 +167,6 @@ fn figures(data: Option<PathBuf>, effort: Effort, place: Place) -> Outcome<Figur
     Ok(figures)
 }
 
-/// Returns the rows of one size of catalogue.
 fn rows(size: &Size, output: &Value) -> Vec<Row> {
     let of = tools(size.tools);
     let milliseconds = |what: &str, which: &str| output[what][which].as_f64().map(|us| us / 1000.0);

@@ -22,7 +22,6 @@ use std::{path::Path, sync::Mutex};
 /// The number of rows that run in parallel, so that a slow row does not block the others.
 const AT_A_TIME: usize = 3;
 
-/// The result of one row.
 #[derive(Debug, Default)]
 struct Report {
     ok: bool,

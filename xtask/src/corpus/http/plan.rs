@@ -49,7 +49,7 @@ pub(super) enum Act {
     Reset(usize),
 }
 
-/// The kind of connections that are open beside the request.
+/// The kind of connections that are open during the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Beside {
     /// Connections on which nothing is sent.

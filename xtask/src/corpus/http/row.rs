@@ -8,7 +8,6 @@ use crate::{
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-/// One HTTP row of the corpus.
 #[derive(Debug, Deserialize)]
 pub(super) struct Row {
     pub(super) id: String,

@@ -39,7 +39,6 @@ fn has_word(name: &str, words: &[&str]) -> bool {
     name.split('_').any(|word| words.contains(&word))
 }
 
-/// The state of an API key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum KeyState {
     Good,

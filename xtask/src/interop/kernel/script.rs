@@ -49,7 +49,6 @@ pub(super) fn read(text: &str) -> Outcome<Vec<Value>> {
     text.lines().map(|line| serde_json::from_str(line).context(line)).collect()
 }
 
-/// Returns the report of one step.
 pub(super) fn step<'a>(account: &'a [Value], name: &str) -> Outcome<&'a Value> {
     let found = account.iter().find(|step| step["step"] == name);
     found.context(format!("step `{name}`, of {} seen", account.len()))

@@ -51,7 +51,6 @@ impl World {
         self.kernel.json(words)
     }
 
-    /// Returns the API key of an agent.
     pub(super) fn key(&self, agent: &str) -> Outcome<&str> {
         Ok(self.keys.get(agent).context(format!("a key for {agent}"))?)
     }

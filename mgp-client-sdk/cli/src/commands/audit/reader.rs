@@ -80,7 +80,7 @@ impl Filters {
                             (Some(own.to_owned()), Some(tool.to_owned()));
                     }
                 }
-                // The log is read with the name as it is.
+                // Names cannot be checked in a log that was changed, so this one is used as it is.
                 Err(failure) if failure.is_log_changed() => {}
                 Err(failure) => return Err(failure),
             }
@@ -340,7 +340,6 @@ enum Order {
     NewestFirst,
 }
 
-/// Returns the sequence number of an event.
 pub(crate) fn number(event: &AuditEvent) -> Option<u64> {
     event.mgp.as_ref()?.seq
 }

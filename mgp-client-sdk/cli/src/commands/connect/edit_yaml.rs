@@ -83,7 +83,6 @@ pub(super) fn remove(
     Ok(Some((rest, removed)))
 }
 
-/// A mapping in block style.
 struct Block {
     /// The line that contains the key of the mapping.
     header: Range<usize>,
@@ -202,7 +201,6 @@ fn other_style(key: &str) -> String {
     )
 }
 
-/// Returns the name before the colon of a line.
 fn name_of(line: &str) -> Option<String> {
     let (name, rest) = match line.chars().next()? {
         quote @ ('"' | '\'') => {

@@ -16,9 +16,7 @@ use crate::commands::import::{is_mgp, read_servers as read_servers_of};
 pub(super) struct PresentServer {
     /// The path to the table that has the server in the file.
     pub(super) path: Vec<String>,
-    /// The name of the server in the file.
     pub(super) name: String,
-    /// The id of the server in the configuration.
     pub(super) id: String,
     /// The tools that the host lets its agent use.
     tools: ToolLimit,

@@ -58,7 +58,6 @@ impl CommandRun {
     }
 }
 
-/// A change of a host's file.
 #[derive(Clone, Serialize, Deserialize)]
 struct FileChange {
     #[serde(flatten)]
@@ -377,7 +376,6 @@ impl FileChange {
 struct FoundEntry {
     syntax: Syntax,
     table: Vec<String>,
-    /// The entry as JSON.
     entry: String,
 }
 

@@ -73,7 +73,7 @@ impl<'a> Candidates<'a> {
         Self { refused, shared }
     }
 
-    /// Returns the agents that may get such names, each with one of these names.
+    /// Returns the agents whose tool lists may contain a refused or shared name, each with one such name.
     async fn concerned(
         &self,
         global: &Global,
@@ -103,7 +103,7 @@ impl<'a> Candidates<'a> {
         Ok(concerned)
     }
 
-    /// Returns the first of these names in the list of an agent.
+    /// Returns the first refused or shared name in the tool list of an agent.
     async fn first_of(
         &self,
         backend: &Backend,
@@ -130,7 +130,6 @@ impl<'a> Candidates<'a> {
     }
 }
 
-/// Returns whether an agent has access to a tool.
 async fn may_use(
     backend: &Backend,
     config: &Config,

@@ -26,7 +26,6 @@ pub(super) async fn check(kernel: &KernelConfig, folder: &Path) -> Vec<Check> {
 
 /// A collector or sink at a URL.
 struct Outgoing {
-    /// The key of the configuration that has it.
     key: String,
     /// The folder of relative paths in `${file:…}`, as in the kernel.
     folder: PathBuf,

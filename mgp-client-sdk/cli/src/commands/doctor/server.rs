@@ -20,13 +20,9 @@ use super::report::{Check, Level};
 use crate::args::Global;
 use crate::output::{Progress, first_line, plural};
 
-/// The size of a tool list, in tokens, above which the report has a warning.
-const MANY_TOKENS: u64 = 10_000;
-
 /// The remedy for a tool whose definition cannot be used.
 const AUTHORS_FIX: &str = "report it to its author, who must fix the definition";
 
-/// The checks and the tools of one server.
 pub(super) struct ServerReport {
     pub(super) checks: Vec<Check>,
     pub(super) tools: usize,
@@ -170,11 +166,6 @@ impl ServerReport {
         let held: Vec<_> = held.map(|name| (name.clone(), 0)).collect();
         self.listed = Some([costs, held].concat());
         self.push(server, Level::Ok, summary(probed, tokens), None);
-        if tokens > MANY_TOKENS {
-            let what = format!("a list of its tools costs {tokens} tokens");
-            let fix = "none is needed behind mgp, which lists few; elsewhere list fewer tools";
-            self.push(server, Level::Warn, what, Some(fix.to_owned()));
-        }
         let tools: Vec<_> = probed.tools.iter().collect();
         let proposed = grant::proposals(governance, &server.id, &tools);
         if proposed > 0 {

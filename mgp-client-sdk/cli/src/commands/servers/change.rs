@@ -29,7 +29,7 @@ const NOTE_DELAY: Duration = Duration::from_secs(3);
 /// The maximum number of lines of a server's standard error among which the explanation of a failure is searched.
 const MAX_LINES: u64 = 50;
 
-/// The maximum age of these lines before the last one. Older lines belong to earlier starts.
+/// The maximum time between a line of standard error and the last one; older lines belong to earlier starts.
 const MAX_AGE: Duration = Duration::from_secs(5);
 
 /// A server and a time limit.

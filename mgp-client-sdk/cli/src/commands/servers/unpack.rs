@@ -42,12 +42,10 @@ pub(super) struct BundleFile {
     /// `true` if the file was downloaded; it is then removed when this value is dropped.
     is_download: bool,
     archive: ZipArchive<File>,
-    /// The manifest of the bundle.
     pub(super) bundle: Bundle,
 }
 
 impl BundleFile {
-    /// Opens a bundle and reads its manifest.
     pub(super) fn open(path: &Path) -> CliResult<Self> {
         let failed =
             |why: String| Failure::failed(format!("`{}` cannot be used: {why}", path.display()));

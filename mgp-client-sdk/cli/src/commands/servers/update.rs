@@ -439,7 +439,7 @@ fn package_change<'a>(
     };
     let package = old.and_then(|old| old.package.as_ref());
     let from = args.iter().find(|argument| Some(*argument) == package);
-    // The user may have written another version.
+    // Ignores the version, which the user may have changed.
     let from = from.or_else(|| args.iter().find(|argument| name(argument) == name(to)))?;
     Some((from, to))
 }

@@ -75,7 +75,7 @@ pub(super) async fn try_hosts(global: &Global, config: &ConfigArg, result: &mut 
     let SetupResult { hosts, access, granted, .. } = result;
     let hosts: Vec<_> = hosts.iter_mut().filter(|report| report.problems.is_empty()).collect();
     let mut progress = Progress::new(global, "starting what the hosts start", hosts.len());
-    // Servers that did not start for the grants will not start now.
+    // A server that failed to start for its grants would fail again.
     let failed: BTreeSet<&str> = granted.iter().filter_map(GrantResult::failed_server).collect();
     let (report_failed, is_failed) = watch::channel(BTreeSet::new());
     let mut tries: FuturesUnordered<_> = hosts
@@ -128,7 +128,7 @@ async fn kernel(global: &Global, config: &ConfigArg, result: &SetupResult) -> Op
     if result.access.values().flatten().all(is_granted) {
         return None;
     }
-    // A kernel that is started here would not use a configuration that the user has named.
+    // A kernel that is started here would not use the configuration that the command line names.
     let connected = match config.named_file() {
         Some(_) => control::connect(global).await,
         None => control::connect_or_start(global).await,

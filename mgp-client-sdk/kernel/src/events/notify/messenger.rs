@@ -7,6 +7,7 @@ use std::time::Duration;
 use lettre::message::header::ContentType;
 use lettre::message::{Mailbox, MessageBuilder};
 use lettre::transport::smtp::authentication::Credentials;
+use lettre::transport::smtp::{Error as SmtpError, SMTP_PORT, SUBMISSION_PORT, SUBMISSIONS_PORT};
 use lettre::{AsyncSmtpTransport, AsyncTransport as _, Tokio1Executor};
 use mgp_client_sdk::GuardedFetch;
 use mgp_discovery::{EmailConfig, NotifyConfig, NotifyWay};
@@ -46,6 +47,8 @@ struct Receiver {
 }
 
 struct MailSender {
+    /// The host and the port of the server, for errors.
+    address: String,
     server: AsyncSmtpTransport<Tokio1Executor>,
     head: MessageBuilder,
 }
@@ -122,18 +125,17 @@ impl MailSender {
         let is_here = host == "localhost"
             || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback());
         let is_encrypted = uri.scheme_str() == Some("smtps");
-        let builder = if is_encrypted {
-            AsyncSmtpTransport::<Tokio1Executor>::relay(host)
+        let (builder, port) = if is_encrypted {
+            (AsyncSmtpTransport::<Tokio1Executor>::relay(host), SUBMISSIONS_PORT)
         } else if is_here {
             // The connection stays on this machine, so no other machine can read it.
-            Ok(AsyncSmtpTransport::<Tokio1Executor>::builder_dangerous(host))
+            (Ok(AsyncSmtpTransport::<Tokio1Executor>::builder_dangerous(host)), SMTP_PORT)
         } else {
-            AsyncSmtpTransport::<Tokio1Executor>::starttls_relay(host)
+            (AsyncSmtpTransport::<Tokio1Executor>::starttls_relay(host), SUBMISSION_PORT)
         };
-        let mut builder = builder.map_err(|error| error.to_string())?.timeout(Some(TIMEOUT));
-        if let Some(port) = uri.port_u16() {
-            builder = builder.port(port);
-        }
+        let port = uri.port_u16().unwrap_or(port);
+        let builder = builder.map_err(|error| error.to_string())?;
+        let mut builder = builder.timeout(Some(TIMEOUT)).port(port);
         if let (Some(user), Some(password)) = (&email.user, password) {
             builder = builder.credentials(Credentials::new(user.clone(), password));
         }
@@ -141,22 +143,39 @@ impl MailSender {
             .from(mailbox(&email.from)?)
             .to(mailbox(&email.to)?)
             .header(ContentType::TEXT_PLAIN);
-        Ok(Self { server: builder.build(), head })
+        let address = format!("{}:{port}", uri.host().unwrap_or_default());
+        Ok(Self { address, server: builder.build(), head })
     }
 
     async fn send(&self, message: &Message) -> Attempt {
-        let mail = self.head.clone().subject(message.title.clone()).body(message.text());
-        let mail = match mail {
+        let head = self.head.clone().message_id(None).subject(message.title.clone());
+        let mail = match head.body(message.text()) {
             Ok(mail) => mail,
             Err(error) => return Attempt::Refused(error.to_string()),
         };
         // The time-out of `lettre` ends with the connection attempt, so a silent server would hold up all messages.
         match timeout(MAIL_TIMEOUT, self.server.send(mail)).await {
             Ok(Ok(_)) => Attempt::Accepted,
-            Ok(Err(error)) if error.is_permanent() => Attempt::Refused(error.to_string()),
-            Ok(Err(error)) => Attempt::Failed(error.to_string()),
-            Err(_) => Attempt::Failed("the mail server did not answer".to_owned()),
+            Ok(Err(error)) if error.is_permanent() => Attempt::Refused(self.describe(&error)),
+            Ok(Err(error)) => Attempt::Failed(self.describe(&error)),
+            Err(_) => Attempt::Failed(format!(
+                "mail server `{}`: it did not answer in time; check `smtp`",
+                self.address
+            )),
         }
+    }
+
+    /// Returns the text of an error, with the server and the keys of the place that perhaps need a change.
+    fn describe(&self, error: &SmtpError) -> String {
+        let remedy = match error.status().map(u16::from) {
+            // The server requires a login, or refuses the one that it got.
+            Some(530 | 534 | 535 | 538) => "; check `user` and `secret`",
+            // The server refuses the recipient or the sender.
+            Some(550 | 551 | 553) => "; check `email` and `from`",
+            Some(_) => "",
+            None => "; check `smtp`",
+        };
+        format!("mail server `{}`: {error}{remedy}", self.address)
     }
 }
 
@@ -194,9 +213,52 @@ async fn desktop(message: &Message) -> Attempt {
 
 #[cfg(test)]
 mod tests {
+    use mgp_discovery::Config;
+    use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
     use tokio::net::TcpListener;
 
     use super::*;
+
+    /// Sends a message to a mail server that refuses the login with a reply; returns the error without the beginning,
+    /// which must name the server.
+    async fn refusal(reply: &'static str) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(async move {
+            let mut stream = BufReader::new(listener.accept().await.unwrap().0);
+            stream.write_all(b"220 mail.test\r\n").await.unwrap();
+            let mut line = String::new();
+            while stream.read_line(&mut line).await.is_ok_and(|read| read > 0) {
+                let is_hello = line.starts_with("EHLO");
+                let answer = if is_hello { "250-mail.test\r\n250 AUTH PLAIN" } else { reply };
+                let _ = stream.write_all(format!("{answer}\r\n").as_bytes()).await;
+                line.clear();
+            }
+        });
+        let text = format!(
+            "[kernel.notify.x]\nemail = 'a@b'\nsmtp = 'smtp://{address}'\nuser = 'a'\nsecret = 'b'"
+        );
+        let config = Config::parse("mgp.toml", &text).unwrap().config;
+        let NotifyWay::Email(email) = &config.kernel.notify["x"].way else { panic!("no e-mail") };
+        let sender = MailSender::new(email, Some("b".to_owned())).unwrap();
+        let (Attempt::Failed(why) | Attempt::Refused(why)) =
+            sender.send(&Message::test(None)).await
+        else {
+            panic!("the message was accepted")
+        };
+        why.strip_prefix(&format!("mail server `{address}`: ")).expect(&why).to_owned()
+    }
+
+    #[tokio::test]
+    async fn errors_name_the_mail_server_its_reason_and_the_keys_to_check() {
+        let login = "permanent error (535): 5.7.8 wrong password; check `user` and `secret`";
+        assert_eq!(refusal("535 5.7.8 wrong password").await, login);
+        let person = "permanent error (550): unknown; check `email` and `from`";
+        assert_eq!(refusal("550 unknown").await, person);
+        assert_eq!(refusal("451 try later").await, "transient error (451): try later");
+        let other = refusal("no reply of SMTP").await;
+        assert!(other.ends_with("; check `smtp`"), "{other}");
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_silent_mail_server_does_not_hold_up_messages() {
@@ -209,9 +271,10 @@ mod tests {
         let head = lettre::Message::builder()
             .from(mailbox("ada@example.com").unwrap())
             .to(mailbox("ada@example.com").unwrap());
-        let sender = MailSender { server, head };
+        let sender = MailSender { address: "mail.example:25".to_owned(), server, head };
         let sent = timeout(2 * MAIL_TIMEOUT, sender.send(&Message::test(None))).await;
         let Ok(Attempt::Failed(why)) = sent else { panic!("the attempt did not fail in time") };
-        assert_eq!(why, "the mail server did not answer");
+        let expected = "mail server `mail.example:25`: it did not answer in time; check `smtp`";
+        assert_eq!(why, expected);
     }
 }

@@ -16,7 +16,7 @@ use mgp_types::mgp::{DefaultPolicy, RiskLevel, ServerState, ShutdownReason};
 use mgp_types::service::{Reply, Stack, gate};
 use mgp_types::sync::Mutex;
 use serde_json::json;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 use tower_layer::layer_fn;
 
 use super::{World, counting_host};
@@ -80,7 +80,7 @@ where
     let builder = builder.local_with("clock", open(Isolation::Shared), clock);
     let kernel = builder.build().await.unwrap();
     let (host, _) = counting_host(&kernel, ServerChange::Tools).await;
-    let begun = tokio::time::Instant::now();
+    let begun = Instant::now();
     let listing = tokio::spawn(async move { host.tools().await.unwrap() });
     sleep(Duration::from_secs(2)).await;
     assert!(!listing.is_finished());
@@ -265,6 +265,96 @@ async fn a_call_after_an_approval_starts_a_stopped_server_to_read_its_tools_agai
     server.sync(server.start_timeout()).await;
     assert!(!server.lists_may_be_outdated());
     assert_eq!(server.state(), ServerState::Connected);
+    kernel.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_connects_again_is_listed_before_the_pause_after_its_last_list_has_ended() {
+    let builder = Kernel::builder().local_with("clock", open(Isolation::Shared), clock);
+    let kernel = builder.build().await.unwrap();
+    let server = kernel.0.fleet.get("clock").unwrap();
+    until("the lists are read", async || !server.lists_may_be_outdated()).await;
+    // So many changes announced in vain lead to a pause of a minute.
+    for _ in 0..12 {
+        server.refresh_queue().note_read(ListGroup::Tools, Instant::now());
+    }
+    server.client().stop(ShutdownReason::IdleTimeout).await;
+    let begun = Instant::now();
+    server.start().await;
+    server.listed().await;
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    kernel.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_of_a_new_tool_does_not_wait_for_the_pause_after_the_last_list() {
+    let handles = Arc::new(Mutex::new(Vec::new()));
+    let made = Arc::clone(&handles);
+    let growing = move || {
+        let server = clock();
+        made.lock().push(server.tools());
+        server
+    };
+    let mut mgp = open(Isolation::Shared);
+    mgp.risk.insert("later".to_owned(), RiskLevel::Safe);
+    let kernel = Kernel::builder().local_with("clock", mgp, growing).build().await.unwrap();
+    let host = TestClient::new(kernel.server()).await;
+    let server = kernel.0.fleet.get("clock").unwrap();
+    until("the lists are read", async || !server.lists_may_be_outdated()).await;
+    for _ in 0..12 {
+        server.refresh_queue().note_read(ListGroup::Tools, Instant::now());
+    }
+    handles.lock()[0].add(Tool::new("later", "The time later", || async { "one" }));
+    sleep(Duration::from_secs(2)).await;
+    assert_eq!(kernel.index().tools_of("clock").len(), 1, "the new list is not read yet");
+    let begun = Instant::now();
+    host.call("clock.later").await.unwrap();
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    kernel.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_waits_for_the_tools_of_a_server_that_connected_late() {
+    let slow = || {
+        let layer = layer_fn(|inner: Stack| {
+            Stack::from_fn(move |call| {
+                let lists_tools = call.method().as_str() == ToolsList::METHOD;
+                let sent = inner.send(call);
+                async move {
+                    if lists_tools {
+                        sleep(Duration::from_secs(3)).await;
+                    }
+                    sent.await
+                }
+            })
+        });
+        clock().layer(layer)
+    };
+    let builder = Kernel::builder().local_with("clock", open(Isolation::Shared), slow);
+    let kernel = builder.build().await.unwrap();
+    let server = kernel.0.fleet.get("clock").unwrap();
+    // This also happens if the first attempt to start the server fails.
+    server.finish_first_sync();
+    let host = TestClient::new(kernel.server()).await;
+    until("it is connected", async || server.state() == ServerState::Connected).await;
+    assert!(kernel.index().tools_of("clock").is_empty(), "the list is being read");
+    host.call("clock.now").await.unwrap();
+    kernel.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_of_a_server_whose_tools_could_not_be_listed_can_be_repeated() {
+    let loading = || {
+        clock().layer(gate(|call| {
+            let lists_tools = call.method().as_str() == ToolsList::METHOD;
+            if lists_tools { Err(RpcError::internal("loading")) } else { Ok(()) }
+        }))
+    };
+    let builder = Kernel::builder().local_with("clock", open(Isolation::Shared), loading);
+    let kernel = builder.build().await.unwrap();
+    let host = TestClient::new(kernel.server()).await;
+    let refused = host.call("clock.now").await.unwrap_err().to_string();
+    assert!(refused.contains("the tools of `clock` could not be listed"), "{refused}");
     kernel.stop().await;
 }
 

@@ -27,7 +27,6 @@ async fn serve(values: Value) -> script::Server {
     script::Server::legacy(answer).await
 }
 
-/// Starts a kernel with this server.
 async fn world(server: &script::Server) -> World {
     world_with(server, "").await
 }

@@ -28,7 +28,6 @@ impl ExpectedError {
         Self { code, row, recovery, texts: Vec::new(), details: Vec::new(), started: None }
     }
 
-    /// Expects the message to contain these texts.
     pub(crate) fn message(mut self, texts: impl IntoIterator<Item = &'static str>) -> Self {
         self.texts.extend(texts);
         self

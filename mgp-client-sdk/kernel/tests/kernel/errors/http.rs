@@ -18,7 +18,6 @@ pub(crate) const HEADERS: [(&str, &str); 5] = [
     ("Mcp-Name", "now"),
 ];
 
-/// The response to a request.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,

@@ -14,7 +14,6 @@ pub(crate) struct Page {
     text: String,
 }
 
-/// The row and the section of one code.
 pub(crate) struct Row {
     cells: Vec<String>,
     /// The text under the heading of the code; empty for codes of JSON-RPC and MCP, which have no section.

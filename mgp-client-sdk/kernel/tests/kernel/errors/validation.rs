@@ -131,6 +131,29 @@ async fn code_4002_tool_disabled() {
 }
 
 #[tokio::test]
+async fn a_held_tool_is_of_the_server_whose_id_begins_its_name() {
+    let with = |name: &'static str| {
+        move || {
+            let held = "Adds\u{200b}.";
+            let now = Tool::new("now", "The time", || async { "noon" });
+            Server::new("s", "1").tool(now).tool(Tool::new(name, held, || async { "3" }))
+        }
+    };
+    let mut mgp = GovernanceConfig::default();
+    mgp.default_policy = DefaultPolicy::OptOut;
+    // Both definitions are refused, and the server that is looked at first has a tool of the whole name.
+    let builder = Kernel::builder().local_with("one", mgp.clone(), with("two.add"));
+    let kernel = builder.local_with("two", mgp, with("add")).build().await.unwrap();
+    let is_known = |id: &str| !kernel.index().tools_of(id).is_empty();
+    until("both are known", async || is_known("one") && is_known("two")).await;
+    let stack = kernel.server().into_stack().unwrap();
+    for kind in PEERS {
+        let answer = Peer::join(&stack, kind).await.call("two.add").await;
+        assert!(answer.to_string().contains("`add` of `two` is disabled"), "{answer}");
+    }
+}
+
+#[tokio::test]
 async fn code_4003_tool_name_conflict() {
     let clock =
         || Server::new("clock", "1").tool(Tool::new("now", "The time", || async { "noon" }));

@@ -5,15 +5,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use mgp_client_sdk::{Client, ToolCall, ToolResult};
+use async_trait::async_trait;
+use mgp_client_sdk::{Client, TestClient, ToolCall, ToolResult};
 use mgp_discovery::Config;
 use mgp_kernel::Kernel;
 use mgp_lifecycle::Idempotency;
-use mgp_security::AuditQuery;
+use mgp_security::{Approver, AuditQuery, Decision, Governance, Policies, Question, ServerPolicy};
 use mgp_server_sdk::prelude::*;
 use mgp_testkit::temp_dir;
 use mgp_types::mcp::{Era, TaskSupport};
-use mgp_types::mgp::{Extension, RiskLevel};
+use mgp_types::mgp::{DefaultPolicy, Extension, GrantDecision, RiskLevel};
 use mgp_types::proposal::{IdempotencyKey, OriginalTimestamp, WasReplay};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
@@ -193,7 +194,7 @@ async fn a_replay_after_a_restart_is_decided_and_recorded_like_a_call() {
         events.matches("replay_of").count()
     };
     until("the replay is recorded", || async { replays().await == 1 }).await;
-    kernel.governance().policies().set("shop", mgp_security::ServerPolicy::default());
+    kernel.governance().policies().set("shop", ServerPolicy::default());
     let refused = pay(&client, "k", "ann").await.unwrap_err();
     assert!(refused.to_string().contains("access"), "{refused}");
     client.close().await;
@@ -247,6 +248,53 @@ async fn a_malformed_key_is_refused_before_an_operator_is_asked() {
         assert!(refused.to_string().contains("idempotency_ttl_seconds"), "{era:?}: {refused}");
     }
     assert_eq!(runs.count(), 0);
+}
+
+#[tokio::test]
+async fn a_key_of_other_arguments_is_refused_before_an_operator_is_asked() {
+    let runs = Runs::new();
+    let behind = runs.clone();
+    let config = Config::parse("mgp.toml", "[kernel]\napproval_timeout = '100ms'").unwrap().config;
+    let builder = Kernel::builder().config(config);
+    let kernel = build(builder.local_with("shop", open(&["pay"]), move || behind.server())).await;
+    wait_for_tools(&kernel, "shop", 1).await;
+    let client = payer(&kernel, "ada", Era::Modern).await;
+    pay(&client, "k", "ann").await.unwrap();
+    let mut policy = ServerPolicy::default().default_policy(DefaultPolicy::OptOut);
+    policy.risk.insert("pay".to_owned(), RiskLevel::Dangerous);
+    kernel.governance().policies().set("shop", policy);
+    let unanswered = pay(&client, "k", "ann").await.unwrap_err();
+    assert!(unanswered.to_string().contains("did not run"), "{unanswered}");
+    let refused = pay(&client, "k", "bob").await.unwrap_err();
+    assert!(refused.to_string().contains("other arguments"), "{refused}");
+}
+
+/// An approver that approves everything, and counts the questions.
+#[derive(Clone, Default)]
+struct Person(Arc<AtomicU32>);
+
+#[async_trait]
+impl Approver for Person {
+    async fn decide(&self, _: &Context, _: Question) -> Result<Decision, RpcError> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Ok(Decision::new(GrantDecision::Approved, "ann"))
+    }
+}
+
+#[tokio::test]
+async fn a_governed_server_refuses_a_key_of_other_arguments_before_a_person_is_asked() {
+    let (runs, person) = (Runs::new(), Person::default());
+    let mut policy = ServerPolicy::default().default_policy(DefaultPolicy::OptOut);
+    policy.risk.insert("pay".to_owned(), RiskLevel::Dangerous);
+    let policies = Policies::with_default(policy);
+    let governance = Governance::builder().policies(policies).approver(person.clone()).build();
+    let server = runs.server().extension(Idempotency::in_memory()).governed(&governance, "shop");
+    let builder = host_of(Era::Modern).extension(Extension::Idempotency);
+    let client = TestClient::with_builder(server, builder).await;
+    pay(&client, "k", "ann").await.unwrap();
+    let refused = pay(&client, "k", "bob").await.unwrap_err();
+    assert!(refused.to_string().contains("other arguments"), "{refused}");
+    assert_eq!((person.0.load(Ordering::Relaxed), runs.count()), (1, 1));
 }
 
 #[tokio::test]

@@ -19,7 +19,6 @@ use tokio::time::Instant;
 
 use crate::route::world::{PAIRS, build, host, host_of, limit_era, open, until, wait_for_tools};
 
-/// A server that answers with its manifest.
 pub(crate) fn server() -> Server {
     let list = Tool::new("list", "Lists issues", || async { "3 issues" });
     let recent = Tool::new("recent", "Lists recent incidents", || async { "none" });

@@ -5,26 +5,30 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_client_sdk::{Client, Error, ToolResult};
+use mgp_discovery::Config;
 use mgp_kernel::Kernel;
+use mgp_lifecycle::{CompensationCall, TransactionTools, Transactions};
 use mgp_security::AuditQuery;
 use mgp_server_sdk::prelude::*;
-use mgp_testkit::temp_dir;
+use mgp_testkit::{FaultyStore, temp_dir};
 use mgp_types::mcp::{CallToolResult, ElicitAction, ElicitParams, ElicitResult, Era, TaskSupport};
 use mgp_types::method::{
     KernelTransactions, KernelTransactionsResolve, KernelTransactionsRetry, TransactionBegin,
     TransactionCommit, TransactionRollback, TxBegin,
 };
-use mgp_types::mgp::Extension;
+use mgp_types::mgp::{Extension, RiskLevel};
 use mgp_types::proposal::{
     BeginTransactionParams, Compensation, EndTransactionParams, EndTransactionResult,
     ListTransactionsParams, SettleTransactionParams, StepId, StepStatus, TransactionId,
-    TransactionStatus,
+    TransactionRecord, TransactionStatus,
 };
-use mgp_types::service::Principal;
+use mgp_types::service::{BoxFuture, Principal, Reply, ServerId};
 use mgp_types::sync::Mutex;
 use serde_json::json;
 
-use crate::route::world::{PAIRS, host, host_as, host_of, limit_era, open, until, wait_for_tools};
+use crate::route::world::{
+    PAIRS, build, host, host_as, host_of, limit_era, open, until, wait_for_tools,
+};
 
 /// The things that the three servers of a test have made and not yet removed.
 #[derive(Clone, Default)]
@@ -103,7 +107,7 @@ impl Things {
             let (make, remove) = (format!("make_{kind}"), format!("remove_{kind}"));
             let mut policy = open(&[&make, &remove]);
             // The risk must not be `Safe`: a safe tool only reads, so its steps need no compensation.
-            policy.risk.values_mut().for_each(|risk| *risk = mgp_types::mgp::RiskLevel::Moderate);
+            policy.risk.values_mut().for_each(|risk| *risk = RiskLevel::Moderate);
             builder = builder.local_with(kind, policy, move || things.server(kind, era));
         }
         let kernel = builder.in_folder(folder).await.unwrap();
@@ -278,6 +282,37 @@ async fn a_compensation_must_be_a_tool_of_the_caller() {
 }
 
 #[tokio::test]
+async fn a_step_that_cannot_begin_is_refused_before_an_operator_is_asked() {
+    let things = Things::default();
+    let behind = things.clone();
+    let mut policy = open(&[]);
+    policy.risk.insert("make_ticket".to_owned(), RiskLevel::Dangerous);
+    let config = Config::parse("mgp.toml", "[kernel]\napproval_timeout = '100ms'").unwrap().config;
+    let builder = Kernel::builder().config(config);
+    let server = move || behind.server("ticket", Era::Modern);
+    let kernel = build(builder.local_with("ticket", policy, server)).await;
+    wait_for_tools(&kernel, "ticket", 2).await;
+    for era in [Era::Legacy, Era::Modern] {
+        let client = ada(&kernel, era).await;
+        let id = format!("tx-{era:?}");
+        let step = |step: &str| {
+            let call = client.call("make_ticket").args(json!({ "name": "a" }));
+            call.with(&TransactionId(id.clone())).with(&StepId(step.to_owned()))
+        };
+        let refused = step("a").await.unwrap_err();
+        assert!(refused.to_string().contains("begin it first"), "{era:?}: {refused}");
+        begin(&client, &id).await;
+        let refused = step("two words").await.unwrap_err();
+        assert!(refused.to_string().contains("`step_id` must be"), "{era:?}: {refused}");
+        let unanswered = step("a").await.unwrap_err();
+        assert!(unanswered.to_string().contains("did not run"), "{era:?}: {unanswered}");
+        client.close().await;
+    }
+    assert_eq!(things.all(), [""; 0]);
+    kernel.stop().await;
+}
+
+#[tokio::test]
 async fn what_is_not_undone_is_shown_to_an_operator_who_settles_it() {
     let (folder, things) = (temp_dir(), Things::default());
     let kernel = things.kernel(folder.path(), Era::Modern).await;
@@ -332,4 +367,41 @@ async fn an_open_transaction_survives_a_restart_and_is_rolled_back_when_it_is_no
     assert_eq!(things.all(), ["ticket a"]);
     until("it is rolled back", || async { things.all().is_empty() }).await;
     kernel.stop().await;
+}
+
+/// The tools of a coordinator whose transactions have no steps.
+struct NoTools;
+
+impl TransactionTools for NoTools {
+    fn check(&self, _: &Context, _: &ServerId, _: &str) -> Result<(), RpcError> {
+        Ok(())
+    }
+
+    fn only_reads(&self, _: &ServerId, _: &str) -> bool {
+        false
+    }
+
+    fn compensate(&self, _: CompensationCall) -> BoxFuture<'static, Result<Reply, RpcError>> {
+        Box::pin(async { Ok(Reply::empty()) })
+    }
+
+    fn report(&self, _: &str, _: &TransactionRecord) {}
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_inactive_transaction_is_rolled_back_soon_after_the_store_works_again() {
+    let store = FaultyStore::of_space("transactions");
+    let transactions = Transactions::open(Arc::new(store.clone())).await.unwrap();
+    let mut params = BeginTransactionParams::new();
+    params.timeout_seconds = Some(0);
+    transactions.begin(&Principal::local(), params).await.unwrap();
+    store.set_failing(true);
+    transactions.start(Arc::new(NoTools));
+    for (is_failing, status) in
+        [(true, TransactionStatus::Begun), (false, TransactionStatus::RolledBack)]
+    {
+        store.set_failing(is_failing);
+        tokio::time::sleep(Duration::from_secs(20)).await;
+        assert_eq!(transactions.list("local", true)[0].status, status);
+    }
 }

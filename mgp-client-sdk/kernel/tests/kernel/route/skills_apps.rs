@@ -167,7 +167,6 @@ async fn tools_for_pages_only_reach_no_model_if_two_servers_have_the_name() {
     assert!(!listed.iter().any(|tool| tool.name.contains("zoom")), "{listed:?}");
 }
 
-/// Writes a skill with a file into a folder.
 fn write_skill(root: &Path, name: &str, text: &str) {
     let folder = root.join(name);
     fs::create_dir_all(folder.join("references")).unwrap();

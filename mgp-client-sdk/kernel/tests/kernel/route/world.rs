@@ -29,7 +29,6 @@ pub(crate) fn open(tools: &[&str]) -> GovernanceConfig {
     mgp
 }
 
-/// Limits a server to one era.
 pub(crate) fn limit_era(server: Server, era: Era) -> Server {
     server.offer(|offer| offer.revisions.retain(|revision: &Revision| revision.era() == era))
 }
@@ -61,7 +60,6 @@ pub(crate) async fn host_as(
     builder.connect(here.reader, here.writer).await.unwrap()
 }
 
-/// Returns the builder of a host that uses one era.
 pub(crate) fn host_of(era: Era) -> ClientBuilder {
     let choice = if era == Era::Legacy { EraChoice::Legacy } else { EraChoice::Modern };
     Client::builder("host", "1").era(choice)

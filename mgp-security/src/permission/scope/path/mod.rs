@@ -52,7 +52,6 @@ fn one(closed: &[Pattern], open: Option<&[Pattern]>, text: &str) -> Result<(), O
     Ok(())
 }
 
-/// Returns whether a text is a web address.
 fn is_web(text: &str) -> bool {
     let scheme = text.split_once("://").map(|(scheme, _)| scheme);
     scheme.is_some_and(|scheme| {

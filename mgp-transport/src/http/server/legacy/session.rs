@@ -150,7 +150,6 @@ impl Session {
         related.and_then(|key| self.stream(key)).unwrap_or_else(|| self.standalone())
     }
 
-    /// Returns the stream of a running call.
     pub(super) fn stream(&self, key: CallKey) -> Option<Arc<Stream>> {
         self.state.lock().calls.get(&key).cloned()
     }

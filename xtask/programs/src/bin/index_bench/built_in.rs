@@ -71,7 +71,6 @@ const PARAMETERS: [(&str, &str, &str); 14] = [
 const RARE: f64 = 12_000.0;
 
 impl Dice {
-    /// Returns a random element.
     fn of<'a, T: ?Sized>(&mut self, all: &[&'a T]) -> &'a T {
         all[self.below(all.len())]
     }

@@ -27,7 +27,6 @@ pub(crate) struct Catalogue {
     words: Words,
 }
 
-/// A server of the catalogue.
 pub(crate) struct Server {
     pub(crate) id: String,
     pub(crate) name: String,
@@ -36,7 +35,6 @@ pub(crate) struct Server {
     pub(crate) tools: Vec<Definition>,
 }
 
-/// A tool of a server.
 pub(crate) struct Definition {
     pub(crate) name: String,
     pub(crate) description: String,

@@ -21,7 +21,6 @@ pub(crate) struct Took {
 }
 
 impl Moment {
-    /// Returns the current time.
     pub(crate) fn now() -> Self {
         Self { wall: Instant::now(), processor: processor() }
     }

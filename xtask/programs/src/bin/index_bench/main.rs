@@ -35,7 +35,6 @@ type Failure = Box<dyn Error + Send + Sync>;
 /// The seed of all generated data, to which `--seed` is added.
 const SEED: u64 = 20_261_120;
 
-/// The options of the command line.
 pub(crate) struct Options {
     given: BTreeMap<String, Vec<String>>,
 }
@@ -91,7 +90,6 @@ impl Options {
         })
     }
 
-    /// Returns the seed of the generated data.
     pub(crate) fn seed(&self) -> Result<u64, Failure> {
         self.number("seed", 0).map(|seed| SEED + seed as u64)
     }
