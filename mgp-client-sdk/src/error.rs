@@ -51,12 +51,17 @@ pub enum Error {
     #[error("the connection was closed: {0}")]
     Unaudited(#[source] AuditError),
     /// The server's program could not be started.
-    #[error("the server did not start: {0}")]
+    #[error("the server did not start: {0}{cause}", cause = cause_of(.0))]
     Spawn(#[source] ChildError),
     /// The URL cannot be used: it is invalid, or needs a feature that is not built in.
     #[cfg(feature = "http")]
     #[error(transparent)]
     Url(#[from] mgp_transport::http::HttpClientError),
+}
+
+/// Returns the cause of an error as the end of a message; empty if the error has none.
+pub(crate) fn cause_of(error: &ChildError) -> String {
+    std::error::Error::source(error).map_or_else(String::new, |cause| format!(": {cause}"))
 }
 
 impl fmt::Debug for Error {

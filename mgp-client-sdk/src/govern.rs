@@ -38,6 +38,8 @@ impl ClientBuilder {
         self.config.hooks.visibility = Some(governance.changes());
         self.config.hooks.known_tools = Some(known_tools(governance));
         let (definitions, server) = (governance.definitions().clone(), id.clone());
+        let (restarted, of) = (definitions.clone(), id.clone());
+        self.config.hooks.restarted = Some(Arc::new(move || restarted.mark_restarted(&of)));
         self.on_change(move |what| {
             if matches!(what, ServerChange::Tools) {
                 definitions.mark_stale(&server);

@@ -159,6 +159,8 @@ pub(crate) struct Hooks {
     /// A version that changes when the client's layers start to show other items in lists, e.g. after access was
     /// granted.
     pub(crate) visibility: Option<tokio::sync::watch::Receiver<u64>>,
+    /// The function that notifies governance of a restart of the server.
+    pub(crate) restarted: Option<Arc<dyn Fn() + Send + Sync>>,
 }
 
 impl Hooks {

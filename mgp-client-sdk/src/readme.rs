@@ -13,5 +13,8 @@ mod governance {}
 #[doc = include_str!("../../docs/lifecycle.md")]
 mod lifecycle {}
 
+#[doc = include_str!("../../docs/events.md")]
+mod events {}
+
 #[doc = include_str!("../../docs/streaming.md")]
 mod streaming {}

@@ -59,6 +59,7 @@ pub struct ReadyLayer {
     max_waiting: usize,
     waiting: Arc<AtomicUsize>,
     on_timeout: OnTimeout,
+    is_lost: Option<Arc<dyn Fn() -> bool + Send + Sync>>,
 }
 
 /// The treatment of a call if the server is not connected in time.
@@ -79,6 +80,7 @@ impl ReadyLayer {
             max_waiting: DEFAULT_MAX_WAITING,
             waiting: Arc::default(),
             on_timeout: OnTimeout::Refuse,
+            is_lost: None,
         }
     }
 
@@ -112,6 +114,17 @@ impl ReadyLayer {
         self
     }
 
+    /// Sets a function that returns whether the connection is lost although the state of the server does not show that
+    /// yet; a call then [waits](Self::wait) as during a restart.
+    pub fn lost_if(mut self, is_lost: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        self.is_lost = Some(Arc::new(is_lost));
+        self
+    }
+
+    fn is_lost(&self) -> bool {
+        self.is_lost.as_ref().is_some_and(|is_lost| is_lost())
+    }
+
     /// Checks whether the server accepts calls now.
     ///
     /// # Errors
@@ -141,7 +154,14 @@ impl ReadyLayer {
 
     /// Waits until the server is connected, but not beyond the wait of this layer or the call's deadline.
     async fn admit(&self, call: &mut Call) -> Result<(), RpcError> {
-        if self.wait.is_zero() || !is_starting(&self.state.get()) {
+        let waits = match self.state.get() {
+            ServerState::Connecting | ServerState::Restarting => true,
+            ServerState::Connected => self.is_lost(),
+            // The program ended without a failure, and is started again.
+            ServerState::Disconnected => self.state.is_start_pending() == Some(true),
+            _ => false,
+        };
+        if self.wait.is_zero() || !waits {
             return self.refuse(call.cx().server.as_ref());
         }
         let Some(_waiting) = WaitGuard::enter(&self.waiting, self.max_waiting) else {
@@ -149,9 +169,12 @@ impl ReadyLayer {
         };
         let mut state = self.state.watch();
         // Only the following states end the wait. Those between a failed start and the next attempt do not.
-        let settled = state.wait_for(|state| {
-            use ServerState::{Connected, Disconnected, Draining, Registered};
-            matches!(state, Connected | Disconnected | Draining | Registered)
+        let settled = state.wait_for(|state| match state {
+            ServerState::Connected => !self.is_lost(),
+            ServerState::Draining | ServerState::Registered => true,
+            ServerState::Disconnected => self.state.is_start_pending() != Some(true),
+            ServerState::Error => self.state.is_start_pending() == Some(false),
+            _ => false,
         });
         let until = Deadline::after(self.wait).earlier(call.cx().deadline);
         let settled = match until.instant() {
@@ -184,7 +207,8 @@ impl<S: MgpService> Service<Call> for Ready<S> {
     fn call(&mut self, mut call: Call) -> Self::Future {
         // Usually the server is connected, so nothing waits and nothing is boxed.
         let waits = !self.layer.wait.is_zero() || self.layer.on_timeout == OnTimeout::Refuse;
-        if !waits || self.layer.state.is_connected() || passes_always(&call) {
+        let is_ready = self.layer.state.is_connected() && !self.layer.is_lost();
+        if !waits || is_ready || passes_always(&call) {
             return Either::Left { future: self.inner.call(call) };
         }
         let (mut inner, layer) = (self.inner.clone(), self.layer.clone());
@@ -214,10 +238,6 @@ impl Drop for WaitGuard<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
-}
-
-fn is_starting(state: &ServerState) -> bool {
-    matches!(state, ServerState::Connecting | ServerState::Restarting)
 }
 
 /// Returns whether a call is passed on in every state: the handshake, requests about the server, and messages that
@@ -250,6 +270,8 @@ fn is_handshake(call: &Call) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicBool;
+
     use mgp_types::ErrorCode;
     use mgp_types::service::{Stack, mock};
     use tokio::time::{Instant, sleep};
@@ -349,6 +371,47 @@ mod tests {
         assert!(client.request(CALL.0, CALL.1).await.is_err());
         assert_eq!(before.elapsed(), Duration::from_millis(300));
         assert_eq!(layer.waiting.load(Ordering::Relaxed), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_waits_if_the_connection_is_lost_before_the_state_shows_that() {
+        let state = StateHandle::new(ServerState::Connected);
+        let is_lost = Arc::new(AtomicBool::new(true));
+        let lost = Arc::clone(&is_lost);
+        let layer = ReadyLayer::new(state.clone())
+            .wait(Duration::from_secs(2))
+            .lost_if(move || lost.load(Ordering::Relaxed));
+        let mut client = gated(&layer);
+        let waiting = tokio::spawn(client.call(CALL.0, CALL.1));
+        sleep(Duration::from_secs(1)).await;
+        assert!(!waiting.is_finished());
+        state.enter(ServerState::Error, "it crashed").unwrap();
+        state.enter(ServerState::Restarting, "it crashed").unwrap();
+        is_lost.store(false, Ordering::Relaxed);
+        state.enter(ServerState::Connected, "ready").unwrap();
+        assert!(waiting.await.unwrap().is_ok());
+
+        // The supervisor does not start the server again.
+        is_lost.store(true, Ordering::Relaxed);
+        let (waiting, before) = (tokio::spawn(client.call(CALL.0, CALL.1)), Instant::now());
+        sleep(Duration::from_secs(1)).await;
+        state.set_start_pending(false);
+        state.enter(ServerState::Error, "it crashed").unwrap();
+        assert_eq!(waiting.await.unwrap().unwrap_err().code(), ErrorCode::SERVER_NOT_READY);
+        assert_eq!(before.elapsed(), Duration::from_secs(1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_waits_for_a_server_that_is_started_again_after_an_orderly_end() {
+        let state = StateHandle::new(ServerState::Disconnected);
+        state.set_start_pending(true);
+        let layer = ReadyLayer::new(state.clone()).wait(Duration::from_secs(2));
+        let mut client = gated(&layer);
+        let waiting = tokio::spawn(client.call(CALL.0, CALL.1));
+        sleep(Duration::from_secs(1)).await;
+        state.enter(ServerState::Connecting, "restart").unwrap();
+        state.enter(ServerState::Connected, "ready").unwrap();
+        assert!(waiting.await.unwrap().is_ok());
     }
 
     #[tokio::test(start_paused = true)]

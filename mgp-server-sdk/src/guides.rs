@@ -9,5 +9,8 @@ mod macros {}
 #[doc = include_str!("../../docs/first-server.md")]
 mod first_server {}
 
+#[doc = include_str!("../../docs/callbacks.md")]
+mod callbacks {}
+
 #[doc = include_str!("../../docs/picking-layers.md")]
 mod picking_layers {}

@@ -171,7 +171,8 @@ impl HttpServer {
     /// Authenticates callers by a layer that stores a [`Principal`] in the extensions of the request. Replaces an
     /// earlier [`no_auth`](Self::no_auth).
     ///
-    /// A request that passes the layer without a principal is refused, unless [`HttpConfig::anonymous`] is set.
+    /// A request that passes the layer without a principal is refused, unless [`HttpConfig::anonymous`] is set. Further
+    /// layers of HTTP requests can be added in a tuple, e.g. `(log, authentication)`; the first is the outermost.
     pub fn auth<L>(mut self, layer: L) -> Self
     where
         L: Layer<HttpService> + Send + 'static,

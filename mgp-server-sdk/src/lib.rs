@@ -50,7 +50,8 @@
 //!   type that rejects other values.
 //! - The effects of a tool are declared with `security(…)` or [`Tool::security`]: MGP clients check them, and MCP
 //!   clients receive hints that are derived from them.
-//! - [`Server::layer`] adds a layer around the whole server, [`Tool::layer`] around a single tool.
+//! - [`Server::layer`] adds a layer around the whole server, [`Tool::layer`] around a single tool;
+//!   [`gate`](types::service::gate) and [`around`](types::service::around) create one from a closure.
 //!
 //! A tool sends partial results through its `Outlet`; items that the caller did not request cost nothing:
 //!
@@ -108,6 +109,7 @@
 //! | Task | Items |
 //! |---|---|
 //! | return data with a schema | [`Json`]; [`Tool::output`] for functions that return a `CallToolResult` |
+//! | return images, audio, several blocks | `ContentBlock::image`, `ContentBlock::audio`, a `Vec` of blocks |
 //! | report progress, send a result in pieces | `Outlet`, [`ResultStream`] |
 //! | react to a cancellation | [`Cancelled`]; other async functions are dropped at their current await point |
 //! | ask the user, use the caller's model, read its roots | [`ContextExt`] |
@@ -224,5 +226,6 @@ pub use tool::{
 /// The other crates that the generated code and the examples use.
 #[doc(hidden)]
 pub mod reexports {
+    pub use crate::tool::assert_send;
     pub use {mgp_types, schemars, serde};
 }

@@ -223,8 +223,17 @@ fn check_totals(body: &mut Body, receiver: Option<&ChunkReceiver>) -> Result<(),
 /// The value of `_meta["dev.cloto/mgp"]` in a result. It repeats the result's member `_mgp` for clients that read only
 /// `_meta`.
 #[derive(Serialize)]
-pub(crate) struct MetaCopy<'a> {
-    pub(crate) result: &'a Payload,
+struct MetaCopy<'a> {
+    result: &'a Payload,
+}
+
+/// Writes the member `_mgp` of a result. It is also written to `_meta`, because Python and rmcp drop `_mgp` from results
+/// and keep `_meta`.
+pub(crate) fn set_result_extension(body: &mut Body, mgp: &ResultExtension) -> Result<(), RpcError> {
+    let mgp = Payload::of(mgp)?;
+    body.insert_meta(key::MGP, Payload::of(&MetaCopy { result: &mgp })?);
+    body.insert("_mgp", mgp);
+    Ok(())
 }
 
 /// Returns the member `_mgp` of a result.

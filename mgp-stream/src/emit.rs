@@ -9,7 +9,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context as Task, Poll, ready};
 
-use mgp_types::mcp::{Era, ProgressParams, key};
+use mgp_types::mcp::{Era, key};
 use mgp_types::method::{
     CallbackRequest, EventNotification, LogMessage, Notification, Progress, StreamProgress,
 };
@@ -27,7 +27,7 @@ use tower_service::Service;
 
 use crate::cancel::CancelSignal;
 use crate::chunk::ChunkSender;
-use crate::collect::{MetaCopy, result_extension};
+use crate::collect::{result_extension, set_result_extension};
 use crate::recipient::Recipient;
 
 /// Layer that gives each request an [`Outlet`], which sends partial results to the caller.
@@ -176,9 +176,7 @@ impl CallerSink {
         let (step, share, is_repeat) = self.last_step.lock().replace(step);
         let has_mgp = self.caller.has(Extension::Progress);
         if let Some(token) = self.token.as_ref().filter(|_| !is_repeat) {
-            let mut params = ProgressParams::new(token.clone(), Number::from(step.progress));
-            params.total = step.total.map(Number::from);
-            params.message.clone_from(&step.message);
+            let mut params = step.to_params(token.clone());
             if let Some(estimated_remaining_ms) = step.estimated_remaining_ms.filter(|_| has_mgp)
                 && let Ok(estimate) = Payload::of(&EstimateMeta { estimated_remaining_ms })
             {
@@ -342,9 +340,6 @@ fn add_stream_summary(mut body: Body, stream: &ChunkSender) -> Result<Reply, Rpc
         mgp.dropped = Some(mgp.dropped.unwrap_or(0).saturating_add(stream.dropped()));
     }
     mgp.duration_ms = Some(mgp_types::millis(stream.since().elapsed()));
-    let mgp = Payload::of(&mgp)?;
-    // Python and rmcp drop `_mgp` from results and keep `_meta`, so the summary is written to both.
-    body.insert_meta(key::MGP, Payload::of(&MetaCopy { result: &mgp })?);
-    body.insert("_mgp", mgp);
+    set_result_extension(&mut body, &mgp)?;
     Ok(Reply::Complete(body))
 }

@@ -47,7 +47,7 @@ pub(crate) async fn auth_layer(
     let keys = ApiKeys::open(FileKeys::new(folder.join("keys.json"))).await?;
     let Some(tokens) = &config.tokens else {
         if keys.records().await?.is_empty() {
-            tracing::warn!("no API keys yet: every caller is refused; run `mgp keys add`");
+            tracing::warn!("no API keys yet: every caller is refused; run `mgp keys add AGENT`");
         }
         return Ok(AuthLayer::new().keys(keys));
     };

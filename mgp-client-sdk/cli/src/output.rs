@@ -25,13 +25,21 @@ pub(crate) fn print<T: Render>(global: &Global, result: &T) -> CliResult {
     if global.json {
         return print_json(result);
     }
-    let is_terminal = io::stdout().is_terminal();
-    let is_plain = std::env::var_os("NO_COLOR").is_some_and(|no| !no.is_empty())
-        || std::env::var_os("TERM").is_some_and(|term| term == "dumb");
-    let width = if is_terminal { terminal_width() } else { None };
-    let mut out = Output { text: String::new(), has_color: is_terminal && !is_plain, width };
+    let width = if io::stdout().is_terminal() { terminal_width() } else { None };
+    let mut out = Output { text: String::new(), has_color: has_color(), width };
     result.render(&mut out);
     write_stdout(&out.text)
+}
+
+/// Returns whether text on standard output may have colours.
+pub(crate) fn has_color() -> bool {
+    let is_plain = std::env::var_os("NO_COLOR").is_some_and(|no| !no.is_empty());
+    io::stdout().is_terminal() && !is_plain && !is_dumb()
+}
+
+/// Returns whether the terminal knows no control sequences.
+fn is_dumb() -> bool {
+    std::env::var_os("TERM").is_some_and(|term| term == "dumb")
 }
 
 /// `true` once this process has printed a JSON document. A failure is then not printed as a second document.
@@ -398,7 +406,7 @@ pub(crate) struct Progress {
 
 impl Progress {
     pub(crate) fn new(global: &Global, label: &'static str, total: usize) -> Self {
-        let is_terminal = io::stderr().is_terminal();
+        let is_terminal = io::stderr().is_terminal() && !is_dumb();
         if total > 0 && !is_terminal {
             print_note(global, &format!("{label}: {total}"));
         }

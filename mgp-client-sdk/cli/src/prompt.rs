@@ -17,6 +17,10 @@ use crate::exit::{CliResult, Failure};
 #[cfg(unix)]
 const MAX_LINE_BYTES: usize = if cfg!(target_os = "linux") { 4095 } else { 1023 };
 
+/// The character that a terminal sends for Ctrl-C.
+#[cfg(unix)]
+const INTERRUPT: u8 = 3;
+
 /// The operator's passphrase after the first prompt. A command can connect several times, but should ask only once.
 static PASSPHRASE: Mutex<Option<String>> = Mutex::new(None);
 
@@ -37,7 +41,11 @@ pub(crate) fn confirm(global: &Global, question: &str) -> CliResult<Option<bool>
     }
     write!(io::stderr(), "{} [y/N] ", escape_hidden(question))?;
     let mut answer = String::new();
-    io::stdin().lock().read_line(&mut answer)?;
+    if io::stdin().lock().read_line(&mut answer)? == 0 {
+        // The end of the input, e.g. Ctrl-D, is not an answer, and the terminal shows no line break for it.
+        writeln!(io::stderr())?;
+        return Err(Failure::failed("nothing was changed: the input ended before an answer"));
+    }
     let answer = answer.trim().to_ascii_lowercase();
     Ok(Some(matches!(answer.as_str(), "y" | "yes")))
 }
@@ -96,7 +104,7 @@ pub(crate) fn operator_passphrase_for(question: &str) -> CliResult<String> {
 /// Asks for a passphrase on the controlling terminal without echo, even if the standard streams are redirected.
 #[cfg(unix)]
 pub(crate) fn passphrase(question: &str) -> CliResult<String> {
-    use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
+    use rustix::termios::{LocalModes, OptionalActions, SpecialCodeIndex, tcgetattr, tcsetattr};
 
     let no_terminal = |_| {
         Failure::failed(
@@ -107,19 +115,27 @@ pub(crate) fn passphrase(question: &str) -> CliResult<String> {
         File::options().read(true).write(true).open("/dev/tty").map_err(no_terminal)?;
     let shown = tcgetattr(&terminal)?;
     let mut hidden = shown.clone();
-    hidden.local_modes -= LocalModes::ECHO;
+    // Ctrl-C ends the line instead of the process, so that the echo is turned on again before the process ends.
+    hidden.local_modes -= LocalModes::ECHO | LocalModes::ISIG;
+    hidden.special_codes[SpecialCodeIndex::VEOL] = INTERRUPT;
     tcsetattr(&terminal, OptionalActions::Flush, &hidden)?;
     let asked = terminal.write_all(question.as_bytes()).and_then(|()| read_secret(&terminal));
     tcsetattr(&terminal, OptionalActions::Now, &shown)?;
     let _ = terminal.write_all(b"\n");
-    let answer = asked?;
-    if answer.is_empty() {
-        return Err(Failure::failed("no passphrase was typed"));
-    }
+    let Some(mut answer) = asked? else {
+        use rustix::process::{Signal, getpid, kill_process};
+        kill_process(getpid(), Signal::INT)?;
+        return Err(Failure::failed("interrupted"));
+    };
     if answer.len() >= MAX_LINE_BYTES {
         return Err(Failure::failed(
             "the text is too long for a terminal; pipe a secret to `mgp secrets set NAME`",
         ));
+    }
+    // Ctrl-Z and Ctrl-\ have no effect here, and are not a part of the secret.
+    answer.retain(|c| !['\u{1a}', '\u{1c}'].contains(&c));
+    if answer.is_empty() {
+        return Err(Failure::failed("nothing was typed"));
     }
     Ok(answer)
 }
@@ -129,13 +145,20 @@ pub(crate) fn passphrase(_: &str) -> CliResult<String> {
     Err(Failure::failed("a passphrase can be asked for on Unix only"))
 }
 
+/// Reads a line; returns `None` if it ends with [`INTERRUPT`].
 #[cfg(unix)]
-fn read_secret(terminal: &File) -> io::Result<String> {
+fn read_secret(terminal: &File) -> io::Result<Option<String>> {
     use std::io::Read as _;
 
-    let mut line = String::new();
-    let mut reader = io::BufReader::new(terminal).take(MAX_LINE_BYTES as u64 + 2);
-    reader.read_line(&mut line)?;
-    line.truncate(line.trim_end_matches(['\n', '\r']).len());
-    Ok(line)
+    let mut line = Vec::new();
+    for byte in io::BufReader::new(terminal).take(MAX_LINE_BYTES as u64 + 2).bytes() {
+        match byte? {
+            INTERRUPT => return Ok(None),
+            b'\n' => break,
+            byte => line.push(byte),
+        }
+    }
+    let line = String::from_utf8(line)
+        .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+    Ok(Some(line.trim_end_matches('\r').to_owned()))
 }

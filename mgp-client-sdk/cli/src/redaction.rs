@@ -212,7 +212,11 @@ fn is_reference(text: &str) -> bool {
 pub(crate) fn without_paths(text: &str) -> String {
     let words = text.split_inclusive(char::is_whitespace).map(|word| {
         let (bare, space) = word.split_at(word.trim_end().len());
-        if bare.contains("://") { shown_origin(bare) + space } else { word.to_owned() }
+        if !bare.contains("://") {
+            return word.to_owned();
+        }
+        let end = if bare.ends_with('`') { "`" } else { "" };
+        shown_origin(bare.trim_end_matches('`')) + end + space
     });
     words.collect()
 }
@@ -329,7 +333,7 @@ mod tests {
     #[test]
     fn urls_in_a_text_lose_their_paths() {
         let text = "https://a.example/x?y  2\n`https://b.example/z` failed: c://d\n";
-        let shown = "https://a.example/…  2\n`https://b.example/… failed: c://d\n";
+        let shown = "https://a.example/…  2\n`https://b.example/…` failed: c://d\n";
         assert_eq!(without_paths(text), shown);
         let mut secrets = Secrets::default();
         secrets.add_url("https://a.example/x1?y1");

@@ -422,7 +422,7 @@ async fn bind(
 fn bind_failure(error: ServeError) -> Failure {
     match error {
         ServeError::Exposed(address) => Failure::usage(format!(
-            "`{address}` can be reached from other machines, so --no-auth is refused; omit it and create keys with `mgp keys add`, or use 127.0.0.1"
+            "`{address}` can be reached from other machines, so --no-auth is refused; omit it and create keys with `mgp keys add AGENT`, or use 127.0.0.1"
         )),
         ServeError::Listen { address, source }
             if source.kind() == std::io::ErrorKind::AddrInUse =>

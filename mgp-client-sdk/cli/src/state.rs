@@ -18,7 +18,7 @@ const DATABASE: &str = "state.db";
 pub(crate) fn folder(global: &Global) -> CliResult<PathBuf> {
     if let Some(folder) = &global.state {
         // Made absolute, because a detached kernel changes its working folder.
-        return Ok(std::path::absolute(folder)?);
+        return std::path::absolute(folder).map_err(|error| unusable(folder, &error));
     }
     if let Some(folder) = folder_from_environment() {
         return Ok(folder);

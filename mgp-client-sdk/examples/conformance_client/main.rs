@@ -13,7 +13,7 @@ use std::error::Error;
 
 use mgp_client_sdk::prelude::*;
 use mgp_client_sdk::{ClientBuilder, EraChoice};
-use mgp_types::mcp::{ContentBlock, CreateMessageResult, Revision, Role, Root};
+use mgp_types::mcp::{CreateMessageResult, Revision, Root};
 use mgp_types::mgp::{Extension, ExtensionSet};
 
 /// The parameters of a run.
@@ -63,8 +63,7 @@ fn client() -> ClientBuilder {
         // Submits the defaults of the form.
         .on_elicitation(|question| async move { Ok(question.accept()) })
         .on_sampling(|_| async {
-            let answer = ContentBlock::text("This is a test response from the client");
-            Ok(CreateMessageResult::new(Role::Assistant, vec![answer], "test-model"))
+            Ok(CreateMessageResult::text("This is a test response from the client", "test-model"))
         })
         .roots([Root::new("file:///test/root")])
 }

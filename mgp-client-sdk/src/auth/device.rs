@@ -15,7 +15,7 @@ use super::error::AuthError;
 use super::scope::Scopes;
 use super::secret::Secret;
 use super::store::Tokens;
-use super::token::{self, DEVICE_GRANT, Form, Identity};
+use super::token::{self, DEVICE_GRANT, Form, Identity, Seconds};
 
 /// The time between two polls if the server sends no interval. It is also the time by which the interval grows if the
 /// server asks to slow down.
@@ -26,13 +26,17 @@ const MAX_POLL_INTERVAL: Duration = Duration::from_mins(1);
 struct Started {
     device_code: Secret,
     user_code: String,
-    verification_uri: String,
+    #[serde(default)]
+    verification_uri: Option<String>,
+    /// The name of `verification_uri` before RFC 8628, which e.g. Google still sends.
+    #[serde(default)]
+    verification_url: Option<String>,
     #[serde(default)]
     verification_uri_complete: Option<String>,
     #[serde(default)]
-    interval: Option<u64>,
+    interval: Option<Seconds>,
     #[serde(default)]
-    expires_in: Option<u64>,
+    expires_in: Option<Seconds>,
 }
 
 impl CurrentCredentials {
@@ -46,7 +50,8 @@ impl CurrentCredentials {
         bound: Bound<'_>,
     ) -> Result<Tokens, AuthError> {
         let started = self.start(found, endpoint, who, scopes).await?;
-        let page = self.page(found, &started.verification_uri)?;
+        let page = started.verification_uri.as_ref().or(started.verification_url.as_ref());
+        let page = self.page(found, page.ok_or_else(|| not_started(endpoint))?)?;
         let complete = started.verification_uri_complete.as_deref();
         let complete = complete.filter(|url| self.page(found, url).is_ok());
         let user_code = clip_text(&started.user_code);
@@ -54,7 +59,7 @@ impl CurrentCredentials {
         browser.show_device_code(&code);
         let polled = self.poll(found, &started, who, scopes, bound);
         let limit = self.config.login_timeout;
-        let lifetime = started.expires_in.map_or(limit, Duration::from_secs);
+        let lifetime = started.expires_in.map_or(limit, |Seconds(sent)| Duration::from_secs(sent));
         let ended = |_| if lifetime < limit { code_expired() } else { timed_out(limit) };
         timeout(limit.min(lifetime), polled).await.map_err(ended)?
     }
@@ -88,11 +93,7 @@ impl CurrentCredentials {
         // Drop serde's error, because it quotes the text, which is secret.
         serde_json::from_slice(&answer.body).map_err(|_| {
             let refusal = token::refusal_with_success(endpoint, &answer);
-            refusal.unwrap_or_else(|| AuthError::Document {
-                what: "the answer of the device endpoint",
-                url: address::display_url(endpoint),
-                why: "it is not the start of a login".to_owned(),
-            })
+            refusal.unwrap_or_else(|| not_started(endpoint))
         })
     }
 
@@ -104,7 +105,8 @@ impl CurrentCredentials {
         scopes: &Scopes,
         bound: Bound<'_>,
     ) -> Result<Tokens, AuthError> {
-        let interval = started.interval.map_or(POLL_INTERVAL, Duration::from_secs);
+        let interval =
+            started.interval.map_or(POLL_INTERVAL, |Seconds(sent)| Duration::from_secs(sent));
         let mut interval = interval.clamp(Duration::from_millis(100), MAX_POLL_INTERVAL);
         loop {
             sleep(interval).await;
@@ -131,6 +133,14 @@ impl CurrentCredentials {
                 done => return done,
             }
         }
+    }
+}
+
+fn not_started(endpoint: &str) -> AuthError {
+    AuthError::Document {
+        what: "the answer of the device endpoint",
+        url: address::display_url(endpoint),
+        why: "it is not the start of a login".to_owned(),
     }
 }
 

@@ -12,7 +12,7 @@ use super::now;
 use super::scope::Scopes;
 use super::secret::Secret;
 use super::store::{Registration, RegistrationKind};
-use super::token::{BASIC, DEVICE_GRANT, Identity, NONE, POST, Proof};
+use super::token::{BASIC, DEVICE_GRANT, Identity, NONE, POST, Proof, Seconds};
 
 #[derive(Serialize)]
 #[expect(clippy::struct_field_names, reason = "OpenID Connect names the member")]
@@ -34,7 +34,7 @@ struct Registered {
     #[serde(default)]
     client_secret: Option<Secret>,
     #[serde(default)]
-    client_secret_expires_at: Option<u64>,
+    client_secret_expires_at: Option<Seconds>,
     #[serde(default)]
     token_endpoint_auth_method: Option<String>,
 }
@@ -176,7 +176,7 @@ async fn register(
     let redirect_uri = application.redirect_uris[0];
     let kind = RegistrationKind::Dynamic;
     let mut made = made(kind, &found.client_id, found.client_secret, method, redirect_uri);
-    made.expires_at = found.client_secret_expires_at.filter(|at| *at > 0);
+    made.expires_at = found.client_secret_expires_at.map(|Seconds(at)| at).filter(|at| *at > 0);
     Ok(made)
 }
 

@@ -73,9 +73,9 @@ pub(super) struct Answer {
     scope: Option<String>,
 }
 
-/// A number of seconds; some servers send it as a string or with a fraction.
+/// A number of seconds. Some servers send it as a string or with a fraction.
 #[derive(Clone, Copy)]
-struct Seconds(u64);
+pub(super) struct Seconds(pub(super) u64);
 
 #[derive(Deserialize)]
 struct Refusal {

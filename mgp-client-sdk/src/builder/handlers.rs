@@ -94,6 +94,18 @@ impl ClientBuilder {
 
     /// Sets the handler that lets a model generate a message (MCP sampling).
     ///
+    /// ```
+    /// use mgp_client_sdk::Client;
+    /// use mgp_client_sdk::types::mcp::CreateMessageResult;
+    ///
+    /// let builder = Client::builder("me", "1.0").on_sampling(|talk| async move {
+    ///     let prompt = talk.messages.last().map(|message| message.to_text()).unwrap_or_default();
+    ///     // A model answers here.
+    ///     Ok(CreateMessageResult::text(format!("I read: {prompt}"), "model-1"))
+    /// });
+    /// # drop(builder);
+    /// ```
+    ///
     /// Conversations with tools are refused; see [`on_sampling_with_tools`](Self::on_sampling_with_tools).
     pub fn on_sampling<F, Fut>(mut self, handler: F) -> Self
     where

@@ -219,6 +219,7 @@ impl ClientBuilder {
     }
 
     /// Adds a layer around all calls, e.g. for audit, access or limits. The layer that is added last is the outermost.
+    /// [`gate`](mgp_types::service::gate) and [`around`](mgp_types::service::around) create a layer from a closure.
     ///
     /// Layers see the negotiated facts of the server and the trace of each call. Time spent in layers does not
     /// count towards the time-out.
@@ -375,6 +376,16 @@ impl ClientBuilder {
     }
 
     /// Starts a server as a child process and connects to it. The client owns the child process.
+    ///
+    /// The lines that the server writes to stderr, e.g. why it could not start, are logged with `tracing`. A program
+    /// without a subscriber does not see them unless it prints them itself:
+    ///
+    /// ```
+    /// use mgp_client_sdk::prelude::*;
+    ///
+    /// let server = ChildCommand::new("uvx").args(["mcp-server-time"]).on_stderr(|line| eprintln!("{line}"));
+    /// # drop(server);
+    /// ```
     ///
     /// Some legacy servers exit at the request by which the client detects their era. If the child exits before it is
     /// connected, it is started once more, in the legacy era; [`era`](Self::era) with a fixed era prevents that.

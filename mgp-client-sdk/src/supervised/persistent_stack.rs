@@ -223,6 +223,11 @@ impl CurrentConnection {
     fn facts(&self) -> Option<Arc<PeerInfo>> {
         self.facts.lock().clone()
     }
+
+    /// Returns whether the current connection is closed.
+    fn is_lost(&self) -> bool {
+        self.connection.lock().as_ref().is_some_and(|current| current.peer.is_closed())
+    }
 }
 
 // === The stack ===
@@ -255,7 +260,12 @@ impl PersistentStack {
     ) -> Self {
         let current = Arc::<CurrentConnection>::default();
         let ungated = Stack::new(ready.layer(SendOnConnection(Arc::clone(&current))));
-        let wait = (!max_wait.is_zero()).then(|| ready.clone().wait(max_wait).pass_on_timeout());
+        let wait = (!max_wait.is_zero()).then(|| {
+            let current = Arc::clone(&current);
+            let waits = ready.clone().wait(max_wait).pass_on_timeout();
+            // The supervisor notices the loss of a connection later than the call that ended with it.
+            waits.lost_if(move || current.is_lost())
+        });
         let gated = gates(ungated.clone());
         Self { current, server, repeats, wait, gated, ungated, scope: Arc::default() }
     }

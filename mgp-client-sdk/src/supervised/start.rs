@@ -440,8 +440,12 @@ impl ServerRun {
             // A new run starts with fresh counts in the circuit breaker.
             retry.restarted(None);
         }
+        let hooks = &self.plan.config.hooks;
+        if let Some(restarted) = &hooks.restarted {
+            restarted();
+        }
         for list in [ServerChange::Tools, ServerChange::Prompts, ServerChange::Resources] {
-            self.plan.config.hooks.notify_change(&list);
+            hooks.notify_change(&list);
         }
     }
 

@@ -8,7 +8,7 @@ use mgp_types::service::{Exit, HttpFailure, is_connection_lost};
 use mgp_types::{ErrorCode, clip, escape_hidden};
 
 use super::authorization::AuthorizationFailed;
-use crate::error::Error;
+use crate::error::{Error, cause_of};
 
 /// The maximum number of bytes of a server's refusal in the log.
 const MAX_LOGGED_BYTES: usize = 600;
@@ -19,9 +19,7 @@ pub(super) fn spawn_failure(error: &ChildError) -> (String, bool) {
         return (format!("{error}; create it, or correct `cwd`"), true);
     }
     let ChildError::Start { program, source } = error else {
-        let source = std::error::Error::source(error);
-        let source = source.map_or(String::new(), |source| format!(": {source}"));
-        return (format!("{error}{source}"), false);
+        return (format!("{error}{}", cause_of(error)), false);
     };
     let remedy = match source.kind() {
         ErrorKind::NotFound => "; install it, or correct `command` or `cwd`",

@@ -296,8 +296,8 @@ fn is_own(cx: &Context, needed: &InputRequired) -> bool {
     !needed.asks.is_empty() && needed.asks.iter().all(|(key, _)| asker.has_asked(key))
 }
 
-/// Asks the caller the questions of layers once more, which ends the caller's round. The caller's next round sends the
-/// call again, and the layers then find the answers.
+/// Asks the caller the questions of layers of this process. This ends the caller's round; with its next round, the
+/// caller repeats the call, and the layers find the answers.
 async fn ask_own(cx: &Context, needed: InputRequired) -> Result<Reply, RpcError> {
     let CallerAccess::Channel(asker) = &cx.caller_access else {
         return Ok(Reply::InputRequired(needed));

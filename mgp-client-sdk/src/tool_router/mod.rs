@@ -17,6 +17,31 @@ pub use hop::Hop;
 pub use task_waiter::await_tasks;
 
 /// A service that sends each tool call to the server that has the tool.
+///
+/// A gateway is a server with this service as its endpoint of tool calls, and a client for each server behind it:
+///
+/// ```
+/// use mgp_client_sdk::types::mcp::ListToolsResult;
+/// use mgp_client_sdk::types::method::{Request, ToolsCall, ToolsList};
+/// use mgp_client_sdk::types::service::{Router, Stack};
+/// use mgp_client_sdk::{Client, Hop, TestClient, ToolRouter};
+/// use mgp_server_sdk::{Server, Tool};
+///
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+/// let clock = Server::new("clock", "1.0").tool(Tool::new("now", "The time", || async { "noon" }));
+/// let client = TestClient::new(clock).await;
+///
+/// let (hop, tools) = (Hop::new("clock", Client::clone(&client)), client.list_tools().await.unwrap());
+/// let router = tools.iter().fold(ToolRouter::new(), |all, tool| all.route(&tool.name, hop.clone()));
+/// let endpoints = Router::new()
+///     .route(ToolsCall::METHOD, Stack::new(router))
+///     .on::<ToolsList, _, _>(move |_, _| std::future::ready(Ok(ListToolsResult::new(tools.clone()))));
+/// let gateway = Server::new("gateway", "1.0").endpoints(endpoints).offer(|offer| {
+///     offer.capabilities.tools.get_or_insert_default();
+/// });
+/// assert_eq!(TestClient::new(gateway).await.text("now", ()).await, "noon");
+/// # });
+/// ```
 #[derive(Clone, Default)]
 pub struct ToolRouter {
     tools: Arc<HashMap<String, Hop>>,

@@ -318,7 +318,9 @@ async fn pass_on(
     if let Some(server) = &origin.server {
         // A person must be able to see which server asks the question.
         let text = question.message.take().unwrap_or_default();
-        question.message = Some(format!("The server `{server}` asks:\n{text}"));
+        let is_notice = question.kind == CallbackType::Notification;
+        let verb = if is_notice { "reports" } else { "asks" };
+        question.message = Some(format!("The server `{server}` {verb}:\n{text}"));
     }
     question.mgp = None;
     let asking = ask_callback(&origin, &key, question.clone());

@@ -11,7 +11,7 @@ use mgp_types::method::{
 };
 use mgp_types::service::{
     AcceptedRequests, BoxFuture, Call, CallerAccess, CallerRequest, Context, InFlight, Kind,
-    PeerInfo, Reply, Router, ScopeKind, Stack, keep_alive,
+    PeerInfo, Reply, Router, Stack, keep_alive,
 };
 use mgp_types::{ErrorCode, Payload, RpcError};
 use tower::ServiceBuilder;
@@ -167,7 +167,8 @@ fn ignore(call: &Call) -> Result<Reply, RpcError> {
 /// request names no call, so it is attributed only if all calls in flight have the same principal and come from the
 /// same connection or session; otherwise one caller could see another's question. Calls that the client itself makes
 /// are not counted. Of several such calls, one without an open question is chosen: the caller of the others may never
-/// return with the answer.
+/// return with the answer. If there is none, and the caller of another call answers no questions, the request may
+/// belong to that call, and is refused.
 pub(super) fn attribute(
     request: &Call,
     unattributed: Option<&FindCaller>,
@@ -183,12 +184,13 @@ pub(super) fn attribute(
         .clone()
         .filter(|call| !matches!(call.cx.caller_access, CallerAccess::Unavailable))
         .collect();
+    let answers_none = || {
+        ask_refused("the client that made the call answers no questions; go on without an answer")
+    };
     let (Some(first), Some(last)) = (askable.first(), askable.last()) else {
         // A call in flight may be the one the request belongs to, even if its caller cannot be asked.
         if callers.next().is_some() {
-            return Err(ask_refused(
-                "the client that made the call answers no questions; go on without an answer",
-            ));
+            return Err(answers_none());
         }
         return unattributed
             .and_then(|FindCaller(find)| find(request.method().as_str()))
@@ -200,14 +202,18 @@ pub(super) fn attribute(
              `isolation = \"per_agent\"` gives each an instance of its own",
         ));
     }
+    let all = callers.clone().count();
     // One principal may use two hosts; a question must reach the host that made the call.
-    if callers.any(|call| is_elsewhere(&first.cx, &call.cx)) {
+    if callers.any(|call| !first.cx.scope.may_be_one_client(&call.cx.scope)) {
         return Err(ask_refused(
             "several clients of one caller have calls in flight: it is ambiguous which one the question is for",
         ));
     }
-    let chosen = askable.iter().find(|call| can_ask_now(&call.cx)).unwrap_or(last);
-    Ok(chosen.cx.clone())
+    match askable.iter().find(|call| can_ask_now(&call.cx)) {
+        Some(chosen) => Ok(chosen.cx.clone()),
+        None if all > askable.len() => Err(answers_none()),
+        None => Ok(last.cx.clone()),
+    }
 }
 
 /// Returns whether a question would reach the caller of a call at once.
@@ -216,14 +222,6 @@ fn can_ask_now(cx: &Context) -> bool {
         CallerAccess::Channel(asker) => asker.can_ask_now(),
         _ => true,
     }
-}
-
-/// Returns whether two calls came from two different connections or sessions. Stateless requests name neither, so two
-/// of them do not count as different.
-fn is_elsewhere(one: &Context, other: &Context) -> bool {
-    let stays =
-        |cx: &Context| matches!(cx.scope.kind(), ScopeKind::Connection | ScopeKind::Session);
-    one.scope.id() != other.scope.id() && (stays(one) || stays(other))
 }
 
 fn ask_refused(why: &'static str) -> RpcError {
@@ -246,4 +244,68 @@ async fn pass_on(origin: Context, call: &Call) -> Result<Reply, RpcError> {
     let waiting = "waiting for the answer to a question of the server";
     let asking = origin.ask_with_progress(&key, ask, progress_outlet(call));
     keep_alive(&origin.outlet, waiting, asking).await.map(Reply::raw)
+}
+
+#[cfg(test)]
+mod tests {
+    use mgp_types::Id;
+    use mgp_types::service::{
+        CallerChannel, Inbox, ItemReceiver, Link, Method, OutletItem, Params, Peer, Principal,
+        QueueRoom, Scope, ScopeKind,
+    };
+
+    use super::*;
+
+    /// The channel to a caller that has left a question open.
+    struct Left;
+
+    impl CallerChannel for Left {
+        fn ask(&self, _: &str, _: CallerRequest) -> BoxFuture<'static, Result<Payload, RpcError>> {
+            Box::pin(std::future::pending())
+        }
+
+        fn can_ask_now(&self) -> bool {
+            false
+        }
+    }
+
+    struct NoItems;
+
+    impl ItemReceiver for NoItems {
+        fn push(&self, _: OutletItem) -> QueueRoom {
+            QueueRoom::Full
+        }
+    }
+
+    /// A server to which these calls were sent.
+    struct Server(Vec<InFlight>);
+
+    impl Link for Server {
+        fn send(&self, _: Call) -> BoxFuture<'static, Result<Reply, RpcError>> {
+            Box::pin(std::future::pending())
+        }
+
+        fn all_in_flight(&self) -> Vec<InFlight> {
+            self.0.clone()
+        }
+    }
+
+    fn in_flight(caller_access: CallerAccess) -> InFlight {
+        let mut cx = Context::new(Peer::none(), Scope::new(ScopeKind::Request), Principal::local());
+        cx.caller_access = caller_access;
+        InFlight { id: Id::Number(1), cx, inbox: Inbox::new(Arc::new(NoItems)) }
+    }
+
+    #[test]
+    fn a_question_of_a_caller_that_answers_none_does_not_wait_for_a_caller_that_left() {
+        let asked = |calls: Vec<InFlight>| {
+            let cx = Peer::new(Arc::new(Server(calls))).context(&Scope::new(ScopeKind::Connection));
+            let method = Method::from_static(ElicitationCreate::METHOD);
+            attribute(&Call::request(method, Params::none(), cx), None)
+        };
+        let left = in_flight(CallerAccess::Channel(Arc::new(Left)));
+        assert!(asked(vec![left.clone()]).is_ok());
+        let silent = in_flight(CallerAccess::Unavailable);
+        assert_eq!(asked(vec![left, silent]).unwrap_err().code(), ErrorCode::PERMISSION_DENIED);
+    }
 }

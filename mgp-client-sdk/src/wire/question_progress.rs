@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use mgp_types::mcp::ProgressParams;
+use mgp_types::Id;
 use mgp_types::method::Progress;
 use mgp_types::service::{
     BoxFuture, Call, ConsumerGone, Outlet, OutletItem, OutletItemKind, Peer, Scope, Sink,
 };
-use mgp_types::{Id, Number};
 
 /// The outlet of a forwarded question. A progress token is valid on one connection only, so the server receives its own
 /// token, and the caller another one.
@@ -28,9 +27,7 @@ impl Sink for QuestionProgress {
     fn send(&self, item: OutletItem) -> BoxFuture<'_, Result<(), ConsumerGone>> {
         Box::pin(async move {
             let OutletItem::Progress(step) = item else { return Ok(()) };
-            let mut params = ProgressParams::new(self.token.clone(), Number::from(step.progress));
-            params.total = step.total.map(Number::from);
-            params.message = step.message;
+            let params = step.to_params(self.token.clone());
             let cx = self.server.context(&self.scope);
             let call = Call::tell::<Progress>(&params, cx).map_err(|_| ConsumerGone)?;
             self.server.send(call).await.map(drop).map_err(|_| ConsumerGone)

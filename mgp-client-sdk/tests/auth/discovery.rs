@@ -312,13 +312,19 @@ async fn a_login_on_another_device_goes_on_after_a_failure_that_passes() {
 
 #[tokio::test(start_paused = true)]
 async fn a_login_on_another_device_ends_when_its_code_expires() {
-    for (lifetime, error) in [(30, "authorization_pending"), (600, "expired_token")] {
+    let lifetimes = [
+        (json!(30), "authorization_pending", "verification_uri"),
+        // Some authorization servers send numbers as text, and the address of the page under its earlier name.
+        (json!("30"), "authorization_pending", "verification_url"),
+        (json!("600"), "expired_token", "verification_uri"),
+    ];
+    for (lifetime, error, page) in lifetimes {
         let world = World::new(|s| {
             s.server = json!({ "device_authorization_endpoint": "https://one.example/device" });
             s.device = json!({
-                "device_code": "d", "user_code": "A-B", "expires_in": lifetime,
-                "verification_uri": "https://one.example/enter",
+                "device_code": "d", "user_code": "A-B", "expires_in": lifetime, "interval": "5",
             });
+            s.device[page] = "https://one.example/enter".into();
             s.token_fault = Some((400, error));
         });
         let outcome = world.call(&world.oauth().browser(Elsewhere::default()), "").await;

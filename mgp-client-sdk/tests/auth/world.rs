@@ -331,6 +331,8 @@ impl World {
         let mut answer = json!({"client_id": id, "token_endpoint_auth_method": switches.method});
         if let Some(secret) = secret {
             answer["client_secret"] = secret.into();
+            // The member of RFC 7591 means that the secret does not expire. Some authorization servers send text.
+            answer["client_secret_expires_at"] = "0".into();
         }
         FetchResponse::new(201, answer.to_string())
     }

@@ -51,6 +51,7 @@ async fn the_echo_server_is_started_called_and_stopped() {
 async fn a_missing_program_has_its_own_error() {
     let error = plain().spawn(ChildCommand::new("/no/such/program")).await.unwrap_err();
     assert!(matches!(error, Error::Spawn(_)));
+    assert!(error.to_string().contains("did not start: No such file"), "{error}");
     assert_eq!(error.code(), ErrorCode::SERVER_NOT_READY);
 }
 

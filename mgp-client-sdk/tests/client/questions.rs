@@ -259,6 +259,21 @@ async fn sampling_with_tools_needs_its_own_capability() {
 }
 
 #[tokio::test]
+async fn a_sampled_message_of_one_block_is_sent_without_a_list() {
+    let builder = plain().on_sampling(|_| async {
+        let text = mgp_types::mcp::ContentBlock::text("hello");
+        Ok(CreateMessageResult::new(Role::Assistant, vec![text], "m"))
+    });
+    let (end, mut script) = Script::new();
+    let connecting = builder.era(EraChoice::Legacy).connect(end.reader, end.writer);
+    let (client, _) = tokio::join!(connecting, script.initialize("2025-06-18", json!({})));
+    script.send("sampling/createMessage", json!({ "messages": [], "maxTokens": 9 })).await;
+    let answer = script.read().await.unwrap();
+    assert_eq!(answer["result"]["content"], json!({ "type": "text", "text": "hello" }));
+    drop(client);
+}
+
+#[tokio::test]
 async fn the_state_of_a_round_is_returned_unchanged_to_its_call_only() {
     let builder = plain().on_elicitation(|question| async move { Ok(question.accept()) });
     let (client, mut script) = Script::modern(builder, json!({})).await;

@@ -86,6 +86,7 @@ async fn the_call_is_answered_with_its_partial_result_and_the_reason() {
         (&json!("enough"), &json!(2 + chunks.len()))
     );
     assert!(mgp["duration_ms"].as_u64().unwrap() >= 20, "{mgp}");
+    assert_eq!(&result["_meta"]["dev.cloto/mgp"]["result"], mgp);
     // Cancel the call again after it has ended.
     raw.send(&cancel(4)).await;
     assert_eq!(raw.read().await["result"]["cancelled"], false);
@@ -114,6 +115,7 @@ async fn a_tool_that_listens_ends_by_itself_and_is_marked_as_cancelled() {
     let mgp = &call["result"]["_mgp"];
     assert_eq!((&mgp["cancelled"], &mgp["cancel_reason"]), (&json!(true), &json!("enough")));
     assert_eq!(mgp["chunks_sent"], 2);
+    assert_eq!(&call["result"]["_meta"]["dev.cloto/mgp"]["result"], mgp);
 }
 
 #[tokio::test]

@@ -41,10 +41,7 @@ async fn a_step_without_a_total_is_no_share() {
             None => break,
         }
     }
-    assert_eq!(
-        units,
-        [(json!(3.0), json!(null)), (json!(5.0), json!(10.0)), (json!(7.0), json!(null))]
-    );
+    assert_eq!(units, [(json!(3), json!(null)), (json!(5), json!(10)), (json!(7), json!(null))]);
     let shares: Vec<_> = shares.iter().map(|share| share.as_f64().unwrap()).collect();
     assert_eq!(shares, [0.0, 0.5, 0.5]);
 }

@@ -167,6 +167,12 @@ async fn calls_wait_for_a_restart_if_they_may() {
     reaches(&server, ServerState::Restarting).await;
     assert_eq!(say(&client, "patience").await.unwrap(), "patience");
     assert_eq!(server.restarts(), 1);
+    // The supervisor has not noticed the loss of the connection yet.
+    let client = server.ready().await.unwrap();
+    kill(&client);
+    client.closed().await;
+    assert_eq!(say(&client, "again").await.unwrap(), "again");
+    assert_eq!(server.restarts(), 2);
 }
 
 #[tokio::test]

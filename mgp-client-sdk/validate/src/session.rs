@@ -267,7 +267,7 @@ impl Session {
             let Some((request, answer, notices)) = recording.recall(method, &params) else {
                 return Err(format!("`{method}` was not sent"));
             };
-            self.last.0 = request;
+            self.last = (request, Value::Null);
             self.notices = notices.into();
             return self.read_answer(answer);
         }
@@ -308,6 +308,10 @@ impl Session {
     /// Sends a message as it is.
     pub(crate) async fn send(&mut self, message: Value) {
         self.miss();
+        if message.get("id").is_some() {
+            // An earlier answer does not belong to this request.
+            self.last.1 = Value::Null;
+        }
         self.last.0 = message.clone();
         if let Some(output) = &self.link.output {
             let _ = output.send(Sent::Message(message)).await;
@@ -317,7 +321,7 @@ impl Session {
     /// Sends a text, which need not be JSON.
     pub(crate) async fn send_raw(&mut self, text: &str) {
         self.miss();
-        self.last.0 = Value::String(text.to_owned());
+        self.last = (Value::String(text.to_owned()), Value::Null);
         if let Some(output) = &self.link.output {
             let _ = output.send(Sent::Raw(text.to_owned())).await;
         }

@@ -48,6 +48,13 @@ impl<'a> Address<'a> {
     fn has_query(&self) -> bool {
         self.path.contains(['?', '#'])
     }
+
+    /// Returns whether the URL can identify an authorization server or a resource: `https`, or `http` on this machine,
+    /// without a user name, query and fragment.
+    fn is_identity(&self) -> bool {
+        let is_secure = self.scheme == "https" || is_loopback_host(self.host);
+        is_secure && !self.has_user && !self.has_query()
+    }
 }
 
 fn is_host(host: &str) -> bool {
@@ -104,6 +111,30 @@ fn is_excludable(host: &str) -> bool {
         || is_name(host.strip_prefix('.').unwrap_or(host))
 }
 
+/// Returns whether a text is a URL, or can become one when its `${…}` is expanded. Other characters than those of ASCII
+/// are allowed in a path only, because they cannot be a part of a host.
+pub(super) fn can_be_url(text: &str) -> bool {
+    if text.starts_with("${") {
+        return true;
+    }
+    let text = text.trim_end();
+    let begin = text.find("://").map_or(0, |at| at + 3);
+    let end = text[begin..].find(['/', '?', '#']).map_or(text.len(), |at| begin + at);
+    let (origin, path) = text.split_at(end);
+    // A reference can contain any characters, also those that end a host.
+    if origin.contains("${") {
+        return ["https://", "http://"].iter().any(|scheme| origin.starts_with(scheme));
+    }
+    let is_origin = Address::parse(origin, &["https", "http"]).is_some();
+    is_origin && (path.contains("${") || !path.contains([' ', '\t', '\n', '\r']))
+}
+
+/// Returns whether a text is the URL of a page, without a user name and a query.
+pub(super) fn is_page(text: &str) -> bool {
+    let page = Address::parse(text, &["https", "http"]);
+    page.is_some_and(|page| !page.has_user && !page.has_query())
+}
+
 /// Returns the beginning of URLs, in which `${…}` is not expanded. Reports any other text.
 pub(super) fn base_url(reader: &mut Reader<'_, '_, '_>, name: &str) -> Option<String> {
     let url = reader.text(name)?;
@@ -131,11 +162,7 @@ pub(super) fn issuer(auth: &mut Reader<'_, '_, '_>) -> Option<String> {
         return auth.url("issuer");
     }
     let issuer = auth.text("issuer")?;
-    let is_issuer = |address: Address<'_>| {
-        let is_secure = address.scheme == "https" || is_loopback_host(address.host);
-        is_secure && !address.has_user && !address.has_query()
-    };
-    if !Address::parse(&issuer, &["https", "http"]).is_some_and(is_issuer) {
+    if !Address::parse(&issuer, &["https", "http"]).is_some_and(|url| url.is_identity()) {
         report_issuer(auth, &issuer, "write `https://HOST`, without a user name and a query");
     }
     Some(issuer)
@@ -157,6 +184,16 @@ pub(super) fn token_issuer(tokens: &mut Reader<'_, '_, '_>) -> Option<String> {
 fn report_issuer(reader: &mut Reader<'_, '_, '_>, issuer: &str, remedy: &str) {
     let remedy = url_remedy(issuer, remedy);
     reader.error("issuer", "is not the URL of an authorization server", Some(remedy));
+}
+
+/// Reads the `resource` of access tokens: the URL of this kernel for its clients.
+pub(super) fn token_resource(tokens: &mut Reader<'_, '_, '_>) -> Option<String> {
+    let resource = tokens.text("resource")?;
+    if !Address::parse(&resource, &["https", "http"]).is_some_and(|url| url.is_identity()) {
+        let remedy = "write `https://HOST/PATH`, without a user name and a query";
+        tokens.error("resource", "is not the URL of a kernel", Some(url_remedy(&resource, remedy)));
+    }
+    Some(resource)
 }
 
 /// Reads the `keys` of access tokens: a URL, or the path of a file.
@@ -292,6 +329,34 @@ mod tests {
         let text = text.replace("https://i", "NEW").replace("keys = 'NEW'", "keys = 'jwks.json'");
         let message = "`kernel.http.tokens.issuer` is not the URL of an authorization server";
         check(&text, message, &[""], &["accounts.example", "urn:issuer", "https://a?b"]);
+    }
+
+    #[test]
+    fn resources_that_cannot_be_used_are_refused() {
+        let text = "[kernel.http.tokens]\nissuer = 'https://i'\nresource = 'NEW'";
+        let wrong = ["mgp.example", "http://a", "https://", "https://me@a", "https://a?b", "${R}"];
+        let message = "`kernel.http.tokens.resource` is not the URL of a kernel; write `https://";
+        let right = ["https://a/mcp", "https://a:8443", "http://127.0.0.1:8900/mcp"];
+        check(text, message, &wrong, &right);
+        check(text, "write it in ASCII", &["https://bücher.example/mcp"], &[]);
+    }
+
+    #[test]
+    fn urls_whose_host_cannot_be_used_are_refused() {
+        let text = "[[servers]]\nid = 'a'\nurl = 'NEW'";
+        let wrong = ["https://", "https:///a", "http://a:x", "https://a b", "https://a/b c", "a/b"];
+        let right = [
+            "https://a/ü?q={ä}",
+            "http://[::1]:80",
+            "${URL}",
+            "https://${HOST}/a",
+            "https://a/${cmd:echo b}",
+            "https://a.${D:-b/c d}:80/e",
+        ];
+        let message = "`servers.url` is not a URL; begin with `https://` or `http://` and a host";
+        check(text, message, &wrong, &right);
+        let idn = ["https://bücher.example/mcp", "http://ä"];
+        check(text, "`servers.url` is not a URL; write it in ASCII: a host as `xn--…`", &idn, &[]);
     }
 
     #[test]

@@ -85,7 +85,8 @@ fn tokens(above: &mut Reader<'_, '_, '_>) -> Option<TokenConfig> {
             return None;
         }
     };
-    let (issuer, resource) = (addresses::token_issuer(&mut reader), reader.text("resource"));
+    let issuer = addresses::token_issuer(&mut reader);
+    let resource = addresses::token_resource(&mut reader);
     let tokens = TokenConfig {
         issuer: issuer.clone().unwrap_or_default(),
         resource: resource.clone().unwrap_or_default(),

@@ -273,7 +273,7 @@ pub const KEYS: &[ConfigKey] = keys! {
     }
     "kernel.http.tokens": {
         "issuer" KeyKind::Text, "", "The issuer (`iss`) of the tokens: a URL, or any text if `keys` is set.";
-        "resource" KeyKind::Text, "", "The URL at which clients reach the kernel, e.g. `https://mgp.example/mcp`; tokens must have it as audience.";
+        "resource" KeyKind::Text, "", "The URL at which clients reach the kernel, e.g. `https://mgp.example/mcp`; tokens must have it as audience. `http` only for this machine.";
         "keys" KeyKind::Text, "", "The issuer's keys (JWKS): a URL, or a file relative to the state directory. The default is the URL in the issuer's metadata.";
         "audience" KeyKind::Texts, "[]", "Other names that tokens may have as audience.";
         "scopes" KeyKind::Texts, "[]", "Scopes that every token needs.";

@@ -107,20 +107,14 @@ impl QuietHours {
     }
 }
 
-/// Reads the address of the console, with which links in notifications begin.
+/// Reads the address of the console, with which links in notifications begin. An address with a query or a user name,
+/// which could contain a secret, is refused. A link only appends the id of an item to the address.
 pub(super) fn console_url(kernel: &mut Reader<'_, '_, '_>) -> Option<String> {
     let url = kernel.text("console_url")?;
-    let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"));
-    // Refuse an address with a query or a user name, which could contain a secret. A link only appends the id of an
-    // item to the address.
-    let is_plain = |rest: &str| {
-        let is_in_url = |byte: u8| byte.is_ascii_graphic() && !b"?#@\\<>\"".contains(&byte);
-        !rest.is_empty() && rest.bytes().all(is_in_url)
-    };
-    if rest.is_some_and(is_plain) {
+    if addresses::is_page(&url) {
         return Some(url.trim_end_matches('/').to_owned());
     }
-    let remedy = "write `https://HOST/console`".to_owned();
+    let remedy = addresses::url_remedy(&url, "write `https://HOST/console`");
     kernel.error("console_url", "is not the address of a page", Some(remedy));
     None
 }

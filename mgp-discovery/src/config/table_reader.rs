@@ -9,7 +9,7 @@ use toml_edit::{Item, TableLike};
 use super::finding::Report;
 use super::keys::{key, keys_of};
 use super::kind::{Checked, check, shown};
-use super::{KeyKind, nearest};
+use super::{KeyKind, addresses, nearest};
 
 /// A table that is being read. An invalid value is reported and then treated as absent.
 pub(super) struct Reader<'r, 'f, 't> {
@@ -114,13 +114,12 @@ impl<'r, 'f, 't> Reader<'r, 'f, 't> {
         }
     }
 
-    /// Returns a URL. Reports any other text, except one that begins with `${`, because it is expanded later.
+    /// Returns a URL. Reports any other text, except for its parts with `${…}`, because they are expanded later.
     pub(super) fn url(&mut self, name: &str) -> Option<String> {
         let url = self.text(name)?;
-        let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"));
-        if !url.starts_with("${") && rest.is_none_or(str::is_empty) {
-            let remedy = "begin with `https://` or `http://`".to_owned();
-            self.error(name, "is not a URL", Some(remedy));
+        if !addresses::can_be_url(&url) {
+            let remedy = "begin with `https://` or `http://` and a host";
+            self.error(name, "is not a URL", Some(addresses::url_remedy(&url, remedy)));
         }
         Some(url)
     }

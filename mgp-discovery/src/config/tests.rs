@@ -232,7 +232,7 @@ fn places_of_messages_are_checked() {
     for quiet in ["22:00", "7:00-7:00", "24:00-01:00", "1:5-2:00", "a-b"] {
         at(&format!("desktop = true\nquiet = '{quiet}'"), "is not a range of hours");
     }
-    for url in ["mgp.example.com", "https://", "https://a@b/console", "http://a/console?key=x"] {
+    for url in ["mgp.example.com", "https://a:b", "https://a@b/console", "http://a/console?key=x"] {
         let text = format!("[kernel]\nconsole_url = '{url}'");
         let errors = Config::parse("mgp.toml", &text).unwrap_err().to_string();
         assert!(errors.contains("write `https://HOST/console`"), "{errors}");

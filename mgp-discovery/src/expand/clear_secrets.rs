@@ -6,6 +6,7 @@ use mgp_types::service::{ServerId, shown_url};
 
 use super::Template;
 use crate::config::{ServerConfig, TargetConfig};
+use crate::source::Origin;
 
 /// The place of a secret that every reader of the configuration can see; does not contain the secret itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,8 +49,16 @@ pub fn clear_secrets(server: &ServerConfig) -> Vec<ClearSecret> {
         if let Some((name, why)) =
             looks_secret(name, value).map(|why| (name, why)).or_else(in_value)
         {
-            let variable = variable(&server.id, name);
-            let remedy = format!("write `${{{variable}}}` or `${{file:PATH}}` in its place");
+            let (id, variable) = (&server.id, variable(&server.id, name));
+            // Only the user's own file may name a stored secret. Several servers can have e.g. an `API_KEY`.
+            let remedy = match server.origin {
+                Origin::Project => {
+                    format!("write `${{{variable}}}` or `${{file:PATH}}` in its place")
+                }
+                _ => format!(
+                    "run `mgp secrets set {id}.{variable}` and write `${{keyring:{id}.{variable}}}` in its place"
+                ),
+            };
             found.push(ClearSecret { server: server.id.clone(), place, reason: why, remedy });
         }
     };
@@ -269,7 +278,7 @@ fn shown(name: &str, value: &str) -> Option<&'static str> {
         ["true", "false", "none", "null", "changeme"].contains(&value.to_lowercase().as_str());
     let place = value.contains("://") || value.starts_with(['/', '~', '.']);
     if names_secret(name) && value.len() >= 6 && !word && !place {
-        return Some("its name says so");
+        return Some("its name suggests it");
     }
     (!place && random(value)).then_some("it looks random")
 }

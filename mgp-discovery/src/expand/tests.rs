@@ -185,7 +185,15 @@ fn secrets_in_clear_text_are_found_by_key() {
     let shown = clear_secrets(&config.servers[0])[1].to_string();
     assert_eq!(
         shown,
-        "`args[1]` of `a` looks like a secret in clear text (its name says so); write `${API_KEY}` or `${file:PATH}` in its place"
+        "`args[1]` of `a` looks like a secret in clear text (its name suggests it); write `${API_KEY}` or `${file:PATH}` in its place"
+    );
+    let text = "[[servers]]\nid = 'a'\nurl = 'https://example.org'\nheaders = { Authorization = 'Bearer abcdefgh' }\n";
+    let mut server = Config::parse("mgp.toml", text).unwrap().config.servers.remove(0);
+    server.origin = Origin::User;
+    let remedy = clear_secrets(&server).remove(0).remedy;
+    assert_eq!(
+        remedy,
+        "run `mgp secrets set a.AUTHORIZATION` and write `${keyring:a.AUTHORIZATION}` in its place"
     );
 }
 

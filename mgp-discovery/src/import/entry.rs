@@ -113,6 +113,7 @@ const IDLE: &[&str] =
 pub(super) fn common(host: Host, value: &Value) -> Value {
     let mut value = value.clone();
     let Some(members) = value.as_object_mut() else { return value };
+    rename_time_limits(host, members);
     match host {
         Host::OpenCode => {
             rename(members, "environment", "env");
@@ -226,6 +227,43 @@ fn rename(members: &mut Map<String, Value>, from: &str, to: &str) {
     }
 }
 
+/// Gives the time limits of an entry the names and units under which [`of_codex`] reads them.
+fn rename_time_limits(host: Host, members: &mut Map<String, Value>) {
+    let is_ignored = |time: f64| host == Host::ClaudeCode && time < 1000.0;
+    match host {
+        Host::Cline | Host::Goose => rename_time(members, "timeout", TIMEOUT_SECONDS),
+        Host::ClaudeCode | Host::CopilotCli | Host::GeminiCli | Host::Kiro => {
+            if members.get("timeout").and_then(Value::as_f64).is_some_and(is_ignored) {
+                members.remove("timeout");
+            }
+            rename_time(members, "timeout", TIMEOUT_MS);
+        }
+        Host::Continue => rename_time(members, "connectionTimeout", START_MS),
+        // In older files, `timeout` is a number, which limits mainly the list of tools.
+        Host::OpenCode => {
+            if let Some(Value::Object(times)) = members.get_mut("timeout") {
+                rename_time(times, "startup", START_MS);
+                rename_time(times, "request", TIMEOUT_MS);
+                let found = [START_MS, TIMEOUT_MS].map(|name| times.remove_entry(name));
+                if times.is_empty() {
+                    members.remove("timeout");
+                }
+                members.extend(found.into_iter().flatten());
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Renames a time limit. A value that no time limit here can have keeps its name, so it is left out.
+fn rename_time(members: &mut Map<String, Value>, from: &str, to: &str) {
+    let time = members.get(from).and_then(Value::as_f64);
+    // Three billion seconds, or milliseconds, are within the longest time limit of a configuration.
+    if time.is_some_and(|time| time > 0.0 && time <= 3e9) {
+        rename(members, from, to);
+    }
+}
+
 /// Rewrites variables of `OpenCode`, e.g. `{env:NAME}` and `{file:PATH}`, in the form that most hosts use.
 fn with_dollars(value: &mut Value) {
     match value {
@@ -235,6 +273,11 @@ fn with_dollars(value: &mut Value) {
         _ => {}
     }
 }
+
+/// The time limits of a start and of a tool call, under the names that Codex has for them, or could have.
+const START_MS: &str = "startup_timeout_ms";
+const TIMEOUT_MS: &str = "tool_timeout_ms";
+const TIMEOUT_SECONDS: &str = "tool_timeout_sec";
 
 /// The member that names the variable with the bearer token.
 const TOKEN_VARIABLE: &str = "bearer_token_env_var";
@@ -323,6 +366,7 @@ fn why_left_out(name: &str, value: &Value) -> Option<String> {
         "auth" | "oauth" if value.is_object() => {
             "`mgp servers login` logs in; a client id of your own belongs in `auth` here"
         }
+        "timeout" => "its meaning depends on the host; set `timeout` here",
         _ if IDLE.contains(&name) => return None,
         _ => "it is not known here",
     };
@@ -335,15 +379,16 @@ fn variable(name: &str, wrong: &str) -> Result<String, String> {
     if name_of(name) == name { Ok(format!("${{{name}}}")) } else { Err(wrong.into()) }
 }
 
-/// Reads a member that only Codex has; returns `false` for any other member.
+/// Reads a member that only Codex has, or a time limit that got such a name; returns `false` for any other member.
 fn of_codex(entry: &mut Entry, name: &str, value: &Value) -> Result<bool, String> {
     match name {
         "startup_timeout_sec" => entry.start_timeout = Some(time(name, value, 1.0)?),
-        "startup_timeout_ms" => {
+        START_MS => {
             // The time in seconds has precedence.
             entry.start_timeout.get_or_insert(time(name, value, 1000.0)?);
         }
-        "tool_timeout_sec" => entry.timeout = Some(time(name, value, 1.0)?),
+        TIMEOUT_SECONDS => entry.timeout = Some(time(name, value, 1.0)?),
+        TIMEOUT_MS => entry.timeout = Some(time(name, value, 1000.0)?),
         "env_http_headers" => {
             for (header, value) in value.as_object().ok_or(NO_HEADER_VARIABLE)? {
                 let name = value.as_str().ok_or(NO_HEADER_VARIABLE)?;

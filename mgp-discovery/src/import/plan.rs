@@ -293,7 +293,8 @@ impl<'a> TakenIds<'a> {
                 format!("there are too many servers of the id `{wanted}`")
             });
         };
-        let parsed = parse(&id)?;
+        // The file is the user's own one, also where it is named, so it may refer to stored secrets.
+        let parsed = ServerConfig { origin: Origin::Named, ..parse(&id)? };
         if !write::add(document, &id, &server.entry, &from) {
             return Err("`servers` has a form that servers cannot be added to".to_owned());
         }

@@ -313,7 +313,7 @@ fn a_plan_keeps_comments_and_entries_and_a_backup() {
         lines,
         [
             "a from claude.json: added as `a-claude-desktop`; another server has the id `a`",
-            "my server from claude.json: added as `my-server`; `env.API_KEY` of `my-server` looks like a secret in clear text (its name says so); write `${API_KEY}` or `${file:PATH}` in its place",
+            "my server from claude.json: added as `my-server`; `env.API_KEY` of `my-server` looks like a secret in clear text (its name suggests it); run `mgp secrets set my-server.API_KEY` and write `${keyring:my-server.API_KEY}` in its place",
             "bad from claude.json: left out, it has neither a `command` nor a `url`",
         ]
     );

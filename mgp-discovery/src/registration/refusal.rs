@@ -154,6 +154,7 @@ impl RegistrationError {
             Self::Rejected { server, body } => {
                 put("server_id", server.as_str());
                 put("status", "rejected");
+                put("reason", &body.reason);
                 details.encode("violations", &body.violations).ok()?;
                 details.encode("hints", &body.hints).ok()?;
             }

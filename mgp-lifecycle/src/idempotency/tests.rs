@@ -128,6 +128,28 @@ async fn a_key_runs_once_and_its_repetitions_are_replays() {
 }
 
 #[tokio::test]
+async fn a_tool_that_could_not_ask_its_caller_has_run() {
+    let runs = Runs::default();
+    let count = Arc::clone(&runs.0);
+    let tool = Stack::from_fn(move |call: Call| {
+        count.fetch_add(1, Ordering::Relaxed);
+        async move {
+            let question = CallerRequest::new("elicitation/create", Payload::empty_object());
+            call.cx().ask("sure", question).await.map(Reply::raw)
+        }
+    });
+    let mut client = mock::client(Stack::new(ProposalLayer::new().layer(layer().layer(tool))));
+    let mut caller = PeerInfo::new(Revision::LATEST_LEGACY);
+    caller.mgp = Some(ExtensionSet::PROPOSALS);
+    client.cx.caller = caller.into();
+    for _ in 0..2 {
+        let error = call(&mut client, "k").await.unwrap_err();
+        assert_eq!(error.code(), ErrorCode::PERMISSION_DENIED);
+    }
+    assert_eq!(runs.count(), 1);
+}
+
+#[tokio::test]
 async fn a_key_with_other_arguments_is_a_conflict() {
     let runs = Runs::default();
     let mut client = runs.client(&layer(), ok);

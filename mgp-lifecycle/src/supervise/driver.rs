@@ -274,3 +274,28 @@ async fn until(begun: Instant, due: Option<Duration>) {
         None => pending().await,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use mgp_types::service::Exit;
+
+    use super::*;
+
+    /// Regression test: calls that waited for a restart were refused at the change to `connecting`.
+    #[test]
+    fn a_start_is_pending_until_it_ends() {
+        let mut machine = Supervisor::new(SuperviseConfig::default(), 1);
+        let mut after = |event| {
+            let due = machine.deadline().filter(|_| matches!(event, SupervisorEvent::Tick));
+            drop(machine.handle(event, due.unwrap_or_default()));
+            machine.is_start_pending()
+        };
+        assert!(after(SupervisorEvent::Start));
+        assert!(!after(SupervisorEvent::Ready));
+        assert!(after(SupervisorEvent::Exited(Exit::failure("exited with code 1"))));
+        assert!(after(SupervisorEvent::Stopped));
+        assert!(after(SupervisorEvent::Tick));
+        assert!(!after(SupervisorEvent::Ready));
+        assert!(!after(SupervisorEvent::Stop(ShutdownReason::OperatorRequest)));
+    }
+}

@@ -84,17 +84,21 @@ impl<T: Spawned> Incarnation<T> {
                     return Poll::Ready(Err(started));
                 }
                 // Poll the future of the server's end first, because an end explains a failure of the handshake.
-                let outcome = poll(&mut self.ending, task)
-                    .map(Outcome::Exited)
-                    .or_else(|| match poll(&mut self.preparing, task)? {
-                        Ok(client) => Some(Outcome::Ready(client)),
-                        // The server might have ended since its end was polled above.
-                        Err(error) => Some(
-                            poll(&mut self.ending, task)
-                                .map_or(Outcome::StartFailed(error), Outcome::Exited),
-                        ),
-                    })
-                    .or_else(|| poll(&mut self.stopping, task).map(|()| Outcome::Stopped));
+                let exited = poll(&mut self.ending, task);
+                let outcome = match (exited, poll(&mut self.preparing, task)) {
+                    // Many servers end when their handshake fails, but another start would fail in the same way.
+                    (_, Some(Err(error))) if error.is_permanent() => {
+                        Some(Outcome::StartFailed(error))
+                    }
+                    (Some(exit), _) => Some(Outcome::Exited(exit)),
+                    (None, Some(Ok(client))) => Some(Outcome::Ready(client)),
+                    // The server might have ended since its end was polled above.
+                    (None, Some(Err(error))) => Some(
+                        poll(&mut self.ending, task)
+                            .map_or(Outcome::StartFailed(error), Outcome::Exited),
+                    ),
+                    (None, None) => poll(&mut self.stopping, task).map(|()| Outcome::Stopped),
+                };
                 outcome.map_or(Poll::Pending, |outcome| Poll::Ready(Ok(outcome)))
             });
             match started.await {
@@ -117,7 +121,7 @@ impl<T: Spawned> Incarnation<T> {
         self.preparing = Some(Box::pin(async move {
             let outcome = catch_panic(async {
                 let outcome = ready.ready().await;
-                if outcome.is_err() {
+                if outcome.as_ref().is_err_and(|error| !error.is_permanent()) {
                     // If the handshake failed because the server is exiting, this leaves time to notice the exit.
                     let _ = timeout(EXIT_TIMEOUT, ready.wait()).await;
                 }

@@ -151,11 +151,12 @@ impl Supervisor {
         !matches!(next, AfterStop::Rest { .. })
     }
 
-    /// Returns whether the server will be started again without a request, after the current stop or wait.
+    /// Returns whether the server is being started, or will be after the current stop or wait, without a request.
     pub(super) fn is_start_pending(&self) -> bool {
         matches!(
             self.phase,
             Phase::Waiting { .. }
+                | Phase::Starting { .. }
                 | Phase::Stopping { next: AfterStop::Start { .. } | AfterStop::ContinueStart, .. }
         )
     }

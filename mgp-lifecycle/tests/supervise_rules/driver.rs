@@ -35,6 +35,8 @@ enum Behavior {
     Stuck,
     /// The server closes the connection during the handshake, and ends shortly afterwards.
     Hasty,
+    /// The server refuses the handshake as another start would be refused, and has ended.
+    Refuses,
     /// The server panics in every method.
     Panics,
 }
@@ -116,6 +118,7 @@ impl Spawned for Child {
                 Behavior::Slow(time) => sleep(time).await,
                 Behavior::Mute | Behavior::Stuck => pending().await,
                 Behavior::Hasty => return Err(SpawnError::new("the connection was closed")),
+                Behavior::Refuses => return Err(SpawnError::new("log in first").permanent()),
                 Behavior::Panics if number == 2 => panic!("in ready"),
                 _ => {}
             }
@@ -140,6 +143,7 @@ impl Spawned for Child {
                     sleep(ms(50)).await;
                     Exit::failure("exited with code 3")
                 }
+                Behavior::Refuses => Exit::failure("exited with code 3"),
                 Behavior::Panics if number == 3 => {
                     sleep(secs(1)).await;
                     panic!("in ended");
@@ -328,6 +332,15 @@ async fn an_exit_is_reported_instead_of_a_broken_handshake() {
     let (server, _book) = begin(Behavior::Hasty, config("never"));
     server.start().await;
     assert_eq!(&*server.ended().await.reason, "exited with code 3 before it was ready");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_that_a_restart_cannot_correct_is_reported_instead_of_the_exit() {
+    let (server, record) = begin(Behavior::Refuses, config("on_failure"));
+    server.start().await;
+    let rest = server.ended().await;
+    assert_eq!(&*rest.reason, "the server did not start: log in first");
+    assert_eq!((rest.state, record.started()), (ServerState::Error, 1));
 }
 
 #[tokio::test(start_paused = true)]

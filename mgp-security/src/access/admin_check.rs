@@ -68,7 +68,8 @@ impl<'a> AdminCheck<'a> {
         } else if authority < self.least {
             (about, Rule::new("operators only"))
         } else if let Err(lacking) = self.credentials.permit(need, None) {
-            (about, Rule::new(lacking.to_string()))
+            let lacks = if need == Need::Write { About::Changes } else { About::Reads };
+            (lacks, Rule::new(lacking.to_string()))
         } else {
             return Ok(());
         };

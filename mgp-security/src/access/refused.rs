@@ -102,6 +102,10 @@ pub(crate) enum About {
     Others,
     /// The whole method is for operators of the tenant `local`, because it affects things that all tenants share.
     Shared,
+    /// The caller is an operator, but its credentials permit no reading.
+    Reads,
+    /// The caller is an operator, but its credentials permit no changes.
+    Changes,
 }
 
 impl About {
@@ -111,6 +115,8 @@ impl About {
             Self::All => ("", ""),
             Self::Others => ("", " about others"),
             Self::Shared => (" of the tenant `local`", ": it concerns every tenant"),
+            Self::Reads => (" whose key or token permits `admin.read`", ""),
+            Self::Changes => (" whose key or token permits `admin.write`", ""),
         }
     }
 }

@@ -386,6 +386,8 @@ impl CallApprovals {
 
 fn event(by: Actor, approval: &CallApproval, decision: &str) -> Event {
     Event::approval_decided(by, &approval.id, decision)
+        .tenant(&approval.tenant)
+        .asked_by(&approval.subject, approval.agent_id.as_deref())
         .server(approval.server_id.as_deref().map(ServerId::from).as_ref())
         .tool(approval.tool.as_str())
 }

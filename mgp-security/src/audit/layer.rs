@@ -12,7 +12,7 @@ use mgp_types::service::{
 use mgp_types::{Payload, RpcError};
 use tower_service::Service;
 
-use super::event::{Event, REQUESTS_ONLY, tenant_of};
+use super::event::{Event, REQUESTS_ONLY, tenant_of, user_of};
 use super::future::ResponseFuture;
 use super::recorded_arguments::{ArgumentRecorder, AuditConfig};
 
@@ -106,10 +106,11 @@ impl CallSettings {
         if self.server.is_some() {
             start.server.clone_from(&self.server);
         }
-        if let Some(tenant) = tenant_of(&start.principal)
-            && let Ok(tenant) = Payload::of(tenant)
-        {
-            start.add_note("tenant", tenant);
+        let (tenant, user) = (tenant_of(&start.principal), user_of(&start.principal));
+        for (name, text) in [("tenant", tenant), ("user", user)] {
+            if let Some(text) = text.and_then(|text| Payload::of(text).ok()) {
+                start.add_note(name, text);
+            }
         }
         start.risk = match &self.risk {
             Some(risk_of) => risk_of(call),

@@ -473,3 +473,18 @@ async fn callers_of_two_tenants_with_one_name_are_distinguished() {
     let shown: Vec<_> = log.events().iter().map(tenant).collect();
     assert_eq!(shown, ["acme", "acme", "zeta", "zeta", "", ""], "each call, and its denial");
 }
+
+#[tokio::test]
+async fn the_users_of_one_agent_are_distinguished() {
+    let log = MemoryAudit::new();
+    let mut client = mock::client(audited(&log, answers(Err(error(1000)))));
+    for user in ["ann", "bob", "local"] {
+        client.cx.principal = Principal::new("local", user).agent("app");
+        client.request("tools/call", CALL).await.unwrap_err();
+    }
+    let user = |event: &AuditEvent| {
+        event.details.as_ref().unwrap().decode::<String>("user").unwrap().unwrap_or_default()
+    };
+    let shown: Vec<_> = log.events().iter().map(user).collect();
+    assert_eq!(shown, ["ann", "ann", "bob", "bob", "", ""], "each call, and its denial");
+}

@@ -64,6 +64,9 @@ pub(crate) struct CallPreparations {
     pub(crate) granted: Vec<Permission>,
     /// `true` once the call was confirmed.
     pub(crate) confirmed: bool,
+    /// `true` for a call that has waited, and is decided about once more immediately before it runs. A change that its
+    /// server announced meanwhile does not count if the list stayed the same after earlier announcements.
+    pub(crate) is_last_decision: bool,
     /// `true` for a preview that covers all possible arguments, so that no arguments are checked.
     pub(crate) any_arguments: bool,
 }
@@ -76,8 +79,18 @@ impl CallPreparations {
         settled: Option<u64>,
     ) -> Self {
         let asked = Some(AskOutcomes::default());
+        let (listed, recorded, is_last_decision) = (true, true, true);
         let any_arguments = false;
-        Self { listed: true, settled, recorded: true, asked, granted, confirmed, any_arguments }
+        Self {
+            listed,
+            settled,
+            recorded,
+            asked,
+            granted,
+            confirmed,
+            is_last_decision,
+            any_arguments,
+        }
     }
 }
 
@@ -294,8 +307,9 @@ fn check_definition(
     known: Option<&Arc<KnownTool>>,
     steps: &mut impl Recorder,
 ) -> Result<(), CallOutcome> {
-    let settled = facts.preparations.settled;
-    let rule = |server| snapshot.definition_rule(server, known, settled).map(|rule| (rule, server));
+    let rule = |server| {
+        snapshot.definition_rule(server, known, facts.preparations).map(|rule| (rule, server))
+    };
     let Some((rule, server)) = facts.server.and_then(rule) else { return Ok(()) };
     let rule = rule.map_err(|error| {
         steps.add(Stage::Definition, StepResult::Refused, || error.to_string());

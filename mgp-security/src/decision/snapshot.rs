@@ -10,7 +10,7 @@ use mgp_types::mgp::Permission;
 use mgp_types::service::{Context, Principal, ServerId};
 use mgp_types::store::StoreError;
 
-use super::CallFacts;
+use super::{CallFacts, CallPreparations};
 use crate::access::{Access, AccessView};
 use crate::approval::{CallApproval, CalledTool};
 use crate::definition::{
@@ -169,14 +169,13 @@ impl<'a> Snapshot<'a> {
         }
     }
 
-    /// Returns the decision about the definition of a tool, or `None` if no definition rules are configured. `settled`
-    /// is the number of changes that the server had announced when it listed the same tools twice.
+    /// Returns the decision about the definition of a tool, or `None` if no definition rules are configured.
     #[inline]
     pub(super) fn definition_rule(
         &self,
         server: &ServerId,
         known: Option<&Arc<KnownTool>>,
-        settled: Option<u64>,
+        preparations: &CallPreparations,
     ) -> Option<Result<DefinitionRule, StoreError>> {
         let definitions = self.sources.definitions.as_ref()?;
         let known = known.map(|known| &**known);
@@ -195,7 +194,11 @@ impl<'a> Snapshot<'a> {
         }
         let Some(tools) = &self.tools else { return Some(Ok(DefinitionRule::List)) };
         let rule = tools.rule(known);
-        let is_settled = || settled.is_some_and(|count| count == definitions.announcements(server));
+        let is_settled = || {
+            let CallPreparations { settled, is_last_decision, .. } = *preparations;
+            (is_last_decision && (settled.is_some() || tools.is_noisy))
+                || settled == Some(definitions.announcements(server))
+        };
         if matches!(rule, DefinitionRule::List) && is_settled() {
             return Some(Ok(tools.rule_of_current(known)));
         }

@@ -323,7 +323,7 @@ impl Definitions {
     }
 
     /// Marks a server's list as outdated, because the server reported a change: the next call of one of its tools lists
-    /// them again.
+    /// them again, unless the server's last three announcements were false and its list is less than 30 s old.
     pub fn mark_stale(&self, server: &ServerId) {
         if let Some(seen) = self.0.seen().get_mut(&Some(server.clone())) {
             seen.stale();
@@ -332,6 +332,15 @@ impl Definitions {
         if !self.is_stale(server) {
             self.0.publish();
         }
+    }
+
+    /// Marks a server's list as outdated, because another version of the server may run now: the next call of one of
+    /// its tools lists them again, even if the server's last announcements were false.
+    pub fn mark_restarted(&self, server: &ServerId) {
+        if let Some(seen) = self.0.seen().get_mut(&Some(server.clone())) {
+            seen.restarted();
+        }
+        self.0.publish();
     }
 
     /// Returns the number of changes that a server has announced so far. Call it before the server is asked for a list:
@@ -350,6 +359,11 @@ impl Definitions {
     /// Returns whether a server has announced a change since it was asked for its last complete list.
     pub(super) fn is_stale(&self, server: &ServerId) -> bool {
         self.tools(Some(server)).is_some_and(|tools| tools.stale)
+    }
+
+    /// Returns whether a server has announced changes several times in a row, and its list stayed the same.
+    pub(crate) fn is_noisy(&self, server: &ServerId) -> bool {
+        self.tools(Some(server)).is_some_and(|tools| tools.is_noisy)
     }
 
     /// Registers a hook that runs after each change of the known tools; it must not block.

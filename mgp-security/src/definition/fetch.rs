@@ -149,7 +149,7 @@ async fn list_current<S: MgpService>(
     on_behalf: &Call,
 ) -> Result<Option<u64>, ListError> {
     let (first, _) = list(definitions, server, inner, on_behalf).await?;
-    if definitions.is_stale(server) {
+    if definitions.tools(Some(server)).is_some_and(|tools| tools.is_outdated()) {
         let (second, announced) = list(definitions, server, inner, on_behalf).await?;
         let is_settled = first == second && definitions.is_stale(server);
         return Ok(is_settled.then_some(announced));

@@ -1,4 +1,4 @@
-//! Comparison of definitions regardless of the order of words that have none.
+//! Comparison of definitions that ignores the order of words in lists whose order has no meaning.
 //!
 //! Some servers write such words from an unordered set, e.g. `",".join(DEFAULT_FIELDS)` in Python, so that each of
 //! their processes lists the same definition in another order.

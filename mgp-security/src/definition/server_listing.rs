@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::time::Duration;
 
 use mgp_types::mcp;
 use mgp_types::mgp::RiskLevel;
@@ -27,6 +28,14 @@ pub(super) const TOOLS_MAX: usize = 10_000;
 /// The maximum size of all definitions of one server in bytes; further tools are refused.
 pub(super) const BYTES_MAX: usize = 16 * 1024 * 1024;
 
+/// The number of false announcements in a row after which further ones do not count while the list is fresh. An
+/// announcement is false if the next list equals the one before it.
+const NOISY_AFTER: u32 = 3;
+
+/// The maximum time between two lists that count as in a row. A kernel reads a list that is announced all the time at
+/// least once a minute.
+const ROW_INTERVAL: Duration = Duration::from_mins(2);
+
 /// The last known list of one server's tools.
 #[derive(Debug, Default)]
 pub(super) struct ServerListing {
@@ -41,6 +50,8 @@ pub(super) struct ServerListing {
     /// The value of `announced` when the server was asked for the last complete list. The list is outdated if there
     /// were changes since, because the server may have read its tools before them.
     included: u64,
+    /// The number of false announcements in a row.
+    false_announcements: u32,
     /// The time at which a complete list was last requested or received.
     complete: Option<Instant>,
     /// The flaw of the server's id, which prevents the use of its tools.
@@ -136,14 +147,21 @@ impl ServerListing {
         self.announced
     }
 
-    /// Notes the time at which the server was asked for its tools, whether or not it answered.
+    /// Notes a change after which the list must be read, although earlier announcements of the server were false.
+    pub(super) fn restarted(&mut self) {
+        self.false_announcements = 0;
+        self.stale();
+    }
+
+    /// Notes the time at which the server was asked for its tools but did not list them.
     pub(super) fn tried(&mut self) {
-        self.complete = Some(Instant::now());
+        (self.false_announcements, self.complete) = (0, Some(Instant::now()));
     }
 
     /// Adds the tools of a list. A complete list replaces all earlier tools, except those that wait or are refused.
     pub(super) fn take(&mut self, tools: Vec<(Box<str>, Arc<ListedTool>)>, extent: ListExtent) {
         if let ListExtent::Complete { announced } = extent {
+            self.count_false_announcements(&tools, announced);
             // Keep definitions with findings. Otherwise a server could make such a tool callable as an unknown one by
             // no longer listing it.
             self.listed.retain(|_, listed| !listed.inspection.is_usable());
@@ -169,6 +187,20 @@ impl ServerListing {
         }
     }
 
+    /// Counts a complete list that equals the one before it, although the server had announced a change.
+    fn count_false_announcements(&mut self, tools: &[(Box<str>, Arc<ListedTool>)], announced: u64) {
+        let is_known = |(name, listed): &(Box<str>, Arc<ListedTool>)| {
+            self.listed.get(name).is_some_and(|known| known.raw == listed.raw)
+        };
+        let is_same = tools.len() == self.listed.len() && tools.iter().all(is_known);
+        if !is_same || self.complete.is_none_or(|last| last.elapsed() > ROW_INTERVAL) {
+            self.false_announcements = 0;
+        }
+        if is_same && announced > self.included {
+            self.false_announcements = self.false_announcements.saturating_add(1);
+        }
+    }
+
     /// Notes that tools were left out because the maximum number of pins is reached.
     pub(super) fn crowded(&mut self) {
         self.full = true;
@@ -184,6 +216,7 @@ impl ServerListing {
     ) -> Tools {
         let mut tools = Tools {
             stale: self.announced > self.included,
+            is_noisy: self.false_announcements >= NOISY_AFTER,
             own: self.own,
             complete: self.complete,
             policy: Some(Arc::clone(policy)),

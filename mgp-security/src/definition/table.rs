@@ -42,6 +42,8 @@ pub(crate) struct Tools {
     pub(super) others: DefinitionState,
     /// `true` if the server has reported a change of its tools since the list was read.
     pub(super) stale: bool,
+    /// `true` if the server has reported changes several times in a row, and its list stayed the same.
+    pub(crate) is_noisy: bool,
     /// `true` if these are the tools of this process, which are trusted and not pinned.
     pub(super) own: bool,
     /// The time at which a complete list was last requested or received.
@@ -199,7 +201,18 @@ impl Tools {
     /// this table.
     pub(crate) fn rule(&self, known: Option<&KnownTool>) -> DefinitionRule {
         let is_open = known.is_some() || self.others == DefinitionState::Unseen;
-        if self.stale && is_open { DefinitionRule::List } else { self.rule_of_current(known) }
+        if self.is_outdated() && is_open {
+            DefinitionRule::List
+        } else {
+            self.rule_of_current(known)
+        }
+    }
+
+    /// Returns whether the server has reported a change that counts: the changes that a noisy server reports do not
+    /// count while its list is fresh. Otherwise each call of a server that reports a change with each answer would
+    /// list the tools, and make the other calls, which were decided before, fail.
+    pub(super) fn is_outdated(&self) -> bool {
+        self.stale && (!self.is_noisy || self.is_old())
     }
 
     /// Returns the decision about a definition as [`rule`](Self::rule) does, as if the server had announced no change.

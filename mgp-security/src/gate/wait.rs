@@ -97,19 +97,26 @@ async fn get<S: MgpService>(
             recorded.inspect_err(|error| log_denied(sources, call, error))?;
         }
         Requirement::Permissions(missing) => {
-            preparations.listed = preparations.settled.is_none();
+            preparations.listed = !can_list_again(sources, call, preparations);
             let missing = Permission::canonical(missing.iter().map(|missing| &missing.permission));
             get_permissions(sources, call, assessment, missing, preparations).await?;
         }
         Requirement::Confirmation => {
             confirm(sources, call, assessment, &[]).await?;
-            // A server that announces changes all the time has announced further ones meanwhile.
-            preparations.listed = preparations.settled.is_none();
+            preparations.listed = !can_list_again(sources, call, preparations);
             preparations.confirmed = true;
             preparations.asked.get_or_insert_default();
         }
     }
     Ok(())
+}
+
+/// Returns whether the tools can be listed again for a call after a person's decision: a server that announces changes
+/// all the time has announced further ones meanwhile.
+fn can_list_again(sources: &Sources, call: &Call, preparations: &CallPreparations) -> bool {
+    let known = sources.definitions.as_ref().zip(sources.server_of(call.cx()));
+    preparations.settled.is_some()
+        || known.is_some_and(|(definitions, server)| definitions.is_noisy(server))
 }
 
 /// Obtains decisions about the permissions that a call lacks. If the call must also be confirmed, one question can ask

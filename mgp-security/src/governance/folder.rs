@@ -259,7 +259,8 @@ async fn verify_at_rest(folder: &Path, dir: Option<&Path>) -> Result<u64, Folder
 async fn at_rest(folder: &Path, dir: Option<&Path>) -> Result<LogAtRest, FolderError> {
     let folder = &absolute(folder);
     let path = folder.join(STATE);
-    if !path.exists() {
+    // If this user may not look into the folder, opening the state fails with that reason.
+    if matches!(path.try_exists(), Ok(false)) {
         return Err(FolderError::Empty(path));
     }
     let db = Db::open(&path).await.map_err(FolderError::state(&path))?;

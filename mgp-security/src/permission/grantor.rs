@@ -32,6 +32,18 @@ impl PermissionAuthority for Permissions {
         self.inner.declared.set(server, permissions);
     }
 
+    fn asks_operator(&self, cx: &Context, server: &ServerId, permissions: &[Permission]) -> bool {
+        let at = self.inner.entries.now();
+        let policy = self.inner.policies.get(Some(server));
+        let Ok(book) = self.inner.entries.state().now() else { return true };
+        let held = book.held(cx.principal.tenant(), Some(server));
+        let is_open = |permission: &Permission| {
+            let state = self.inner.stand(&policy, Some(server), held, permission, at);
+            matches!(state, PermissionState::Open(..))
+        };
+        standard(permissions).iter().any(is_open)
+    }
+
     fn standing(&self, cx: &Context, server: &ServerId) -> PermissionDecision {
         let policy = self.inner.policies.get(Some(server));
         let mut known: Vec<Permission> = Permission::KNOWN.to_vec();

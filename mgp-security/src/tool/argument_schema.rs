@@ -260,8 +260,10 @@ struct Place {
 }
 
 impl Place {
-    /// Returns the position of a schema's members. With `unevaluatedProperties` or `unevaluatedItems`, all schemas that
-    /// it combines are checked once more at every level, to find the members that they evaluate.
+    /// Returns the position of the members of a schema that is at this position.
+    ///
+    /// A schema with `unevaluatedProperties` or `unevaluatedItems` has to find out which members the schemas inside it
+    /// evaluate, so each level inside it is checked more often.
     fn inside(self, schema: &Map<String, Value>) -> Self {
         let repeats = ["unevaluatedProperties", "unevaluatedItems"];
         let repeats = repeats.iter().any(|name| schema.contains_key(*name));

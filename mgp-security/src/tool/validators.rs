@@ -134,6 +134,7 @@ impl ValidationBlocked {
                 put("violation", &violation.reason);
                 if let Some(code) = &violation.code {
                     // Encoding texts and numbers cannot fail.
+                    let _ = details.encode("reason", &code.reason);
                     let _ = details.encode("violations", &code.violations);
                     let _ = details.encode("hints", &code.hints);
                 }

@@ -1,6 +1,6 @@
 //! Tests of changes while an approval is pending: a call that was approved but is no longer allowed does not run.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
@@ -16,7 +16,7 @@ use mgp_types::mgp::{
 use mgp_types::service::{
     Call, Context, MemoryAudit, Method, Params, Principal, Reply, ServerId, Stack, WaitMark, mock,
 };
-use mgp_types::{Payload, RpcError, Sha256Hash};
+use mgp_types::{ErrorCode, Payload, RpcError, Sha256Hash};
 use tokio::sync::Semaphore;
 use tower_layer::Layer;
 
@@ -65,6 +65,8 @@ struct World {
     lists: Arc<Mutex<[&'static str; 2]>>,
     /// The number of requests for the tools before whose answers the server announces a change.
     announces: Arc<AtomicUsize>,
+    /// `true` if the server announces a change immediately before each call reaches it.
+    announces_calls: Arc<AtomicBool>,
     /// The number of requests for the tools.
     listings: Arc<AtomicUsize>,
     ran: Arc<AtomicUsize>,
@@ -101,9 +103,14 @@ impl World {
         let (count, listed) = (Arc::clone(&ran), Arc::clone(&lists));
         let (announces, listings) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
         let (announced, counted) = (Arc::clone(&announces), Arc::clone(&listings));
+        let announces_calls = Arc::<AtomicBool>::default();
+        let is_announced = Arc::clone(&announces_calls);
         let definitions = governance.definitions().clone();
         let recheck = governance.layer("disk").recheck();
         let tools = Stack::from_fn(move |call| {
+            if call.tool().is_some() && is_announced.load(Ordering::Relaxed) {
+                definitions.mark_stale(&disk());
+            }
             // A layer that makes calls wait decides again before they run.
             let allowed = recheck(&call);
             let answer = if call.tool().is_some() {
@@ -121,7 +128,7 @@ impl World {
             async move { allowed.map(|()| Reply::raw(Payload::from_trusted(answer))) }
         });
         let client = mock::client(Stack::new(governance.layer("disk").layer(tools)));
-        Self { governance, person, audit, client, lists, announces, listings, ran }
+        Self { governance, person, audit, client, lists, announces, announces_calls, listings, ran }
     }
 
     async fn grant_access(&self, until: Option<SystemTime>) {
@@ -305,6 +312,34 @@ async fn tools_of_a_server_that_announces_a_change_with_each_answer_can_be_calle
     world.person.permits.add_permits(2);
     let outcome = world.client.call("tools/call", CALL).await;
     world.refused(outcome, 4002, "announced after the list");
+}
+
+#[tokio::test]
+async fn false_announcements_delay_no_call_and_refuse_none_that_waited() {
+    let mut world = World::new();
+    world.grant_access(None).await;
+    world.person.permits.add_permits(10);
+    world.announces.store(usize::MAX, Ordering::Relaxed);
+    world.announces_calls.store(true, Ordering::Relaxed);
+    world.client.call("tools/call", CALL).await.unwrap();
+    for _ in 0..2 {
+        world.client.request("tools/list", "{}").await.unwrap();
+    }
+    let later = async |seconds| {
+        tokio::time::pause();
+        tokio::time::advance(Duration::from_secs(seconds)).await;
+        tokio::time::resume();
+    };
+    for (age, listings) in [(0, 4), (31, 5), (0, 5)] {
+        later(age).await;
+        world.client.call("tools/call", CALL).await.unwrap();
+        assert_eq!(world.listings.load(Ordering::Relaxed), listings, "after {age} s");
+    }
+    *world.lists.lock().unwrap() = [OTHER; 2];
+    later(31).await;
+    let error = world.client.call("tools/call", CALL).await.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::TOOL_DISABLED, "{error}");
+    assert_eq!(world.listings.load(Ordering::Relaxed), 7, "the change was true");
 }
 
 #[tokio::test]

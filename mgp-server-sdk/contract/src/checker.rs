@@ -14,10 +14,13 @@ const MAX_REASON: usize = 300;
 /// # Errors
 /// Returns the reason why the value is not a usable schema.
 pub(crate) fn compile(schema: &Value) -> Result<Validator, String> {
-    let patterns = PatternOptions::regex().size_limit(MAX_PATTERN).dfa_size_limit(MAX_PATTERN);
-    let options = jsonschema::options().should_validate_formats(false);
-    let options = options.with_pattern_options(patterns);
-    options.build(schema).map_err(|error| mgp_types::clip(&error.to_string(), MAX_REASON))
+    let linear = PatternOptions::regex().size_limit(MAX_PATTERN).dfa_size_limit(MAX_PATTERN);
+    // JSON Schema permits lookaround and references to groups, which only this engine supports.
+    let any = PatternOptions::fancy_regex().size_limit(MAX_PATTERN).dfa_size_limit(MAX_PATTERN);
+    let options = || jsonschema::options().should_validate_formats(false);
+    let linear = options().with_pattern_options(linear).build(schema);
+    let validator = linear.or_else(|_| options().with_pattern_options(any).build(schema));
+    validator.map_err(|error| mgp_types::clip(&error.to_string(), MAX_REASON))
 }
 
 /// Returns the first reason why a value does not fit a schema, or why the schema is unusable; `None` if the value fits.

@@ -193,4 +193,14 @@ mod tests {
             &["the input schema is not usable"],
         );
     }
+
+    #[test]
+    fn a_pattern_with_lookaround_is_no_error() {
+        let name = json!({ "type": "string", "pattern": "^(?!_)[a-z_]+$", "description": "N." });
+        let schema = json!({ "type": "object", "properties": { "n": name } });
+        let found = lint(
+            &Contract::from_definition(json!({ "name": "t", "inputSchema": schema })).unwrap(),
+        );
+        assert!(found.iter().all(|one| !one.to_string().contains("not usable")), "{found:?}");
+    }
 }

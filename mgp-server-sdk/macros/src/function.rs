@@ -192,20 +192,32 @@ impl Function {
         } else {
             TokenStream::new()
         };
-        quote!(#sdk::Tool::new(#name, #description, #handler) #mode #calls)
+        let tool = quote!(#sdk::Tool::new(#name, #description, #handler) #mode #calls);
+        if !self.is_async {
+            return tool;
+        }
+        let check = self.send_check();
+        quote!({ #check #tool })
     }
 
-    fn handler(&self) -> TokenStream {
-        let sdk = path::sdk();
-        let has_fields = self.fields().next().is_some();
-        let is_free = matches!(self.own, ReceiverKind::Nothing);
-        if is_free && self.is_async && !has_fields && !self.options.json {
-            return self.callee();
+    /// Returns a closure that is never called, and compiles only if the future of the function is `Send`: the error of
+    /// the compiler shows the value because of which it is not.
+    fn send_check(&self) -> TokenStream {
+        let (sdk, this) = (path::sdk(), format_ident!("this", span = Span::mixed_site()));
+        let (mut parameters, call) = self.call();
+        if !matches!(self.own, ReceiverKind::Nothing) {
+            parameters.push(quote!(#this: ::std::sync::Arc<Self>));
         }
+        quote!(let _ = |#(#parameters),*| #sdk::reexports::assert_send(#call);)
+    }
+
+    /// Returns the parameters of a closure that receives the extractors, and the call of the function in it.
+    fn call(&self) -> (Vec<TokenStream>, TokenStream) {
+        let sdk = path::sdk();
         let arguments = format_ident!("arguments", span = Span::mixed_site());
         let this = format_ident!("this", span = Span::mixed_site());
         let mut closure_parameters = Vec::new();
-        if has_fields {
+        if self.fields().next().is_some() {
             closure_parameters.push(quote!(#sdk::Args(#arguments): #sdk::Args<__Arguments>));
         }
         let mut call_arguments = Vec::new();
@@ -227,7 +239,17 @@ impl Function {
             }
         }
         let callee = self.callee();
-        let call = quote!(#callee(#(#call_arguments),*));
+        (closure_parameters, quote!(#callee(#(#call_arguments),*)))
+    }
+
+    fn handler(&self) -> TokenStream {
+        let sdk = path::sdk();
+        let is_free = matches!(self.own, ReceiverKind::Nothing);
+        if is_free && self.is_async && self.fields().next().is_none() && !self.options.json {
+            return self.callee();
+        }
+        let this = format_ident!("this", span = Span::mixed_site());
+        let (closure_parameters, call) = self.call();
         let borrows = self.fields().any(Field::is_borrowed);
         if is_free && self.is_async && !self.options.json && !borrows {
             return quote!(|#(#closure_parameters),*| #call);

@@ -14,7 +14,7 @@ use crate::error::OpenApiError;
 use crate::operation::{Operation, placeholders};
 use crate::reference::resolve;
 use crate::request::Credentials;
-use crate::response;
+use crate::{response, swagger};
 
 /// The maximum size of an OpenAPI document, in bytes.
 const MAX_DOCUMENT: usize = 16 << 20;
@@ -60,18 +60,20 @@ impl Api {
     /// Reads a document, in JSON or YAML.
     ///
     /// # Errors
-    /// Returns an error if the text is not a document of OpenAPI 3.0 or 3.1, is longer than 16 MiB, or has no operation
-    /// that can be called.
+    /// Returns an error if the text is not a document of OpenAPI 2.0, 3.0 or 3.1, is longer than 16 MiB, or has no
+    /// operation that can be called.
     pub fn parse(text: &str) -> Result<Self, OpenApiError> {
         if text.len() > MAX_DOCUMENT {
             return Err(OpenApiError::TooLong(MAX_DOCUMENT));
         }
         let root = value(text)?;
         check_version(&root)?;
+        let is_swagger = root["openapi"].is_null();
+        let address = is_swagger.then(|| swagger::address(&root));
         let mut api = Self {
             title: root["info"]["title"].as_str().unwrap_or("API").to_owned(),
             version: root["info"]["version"].as_str().unwrap_or("1").to_owned(),
-            described_url: described_url(&root),
+            described_url: address.or_else(|| described_url(&root)),
             base_url: None,
             operations: Vec::new(),
             left_out: Vec::new(),
@@ -94,12 +96,15 @@ impl Api {
                     _ if !path.starts_with('/') => {
                         Err("its path does not begin with `/`".to_owned())
                     }
-                    (_, own_url) => Operation::read(&root, path, item, method, &mut names).map(
-                        |mut operation| {
+                    (_, own_url) => {
+                        let converted = is_swagger.then(|| swagger::item(&root, item, key));
+                        let item = converted.as_ref().unwrap_or(item);
+                        let mut read = Operation::read(&root, path, item, method, &mut names);
+                        if let Ok(operation) = &mut read {
                             operation.own_url = own_url;
-                            operation
-                        },
-                    ),
+                        }
+                        read
+                    }
                 };
                 match read {
                     Ok(read) => api.operations.push(read),
@@ -110,7 +115,11 @@ impl Api {
                 }
             }
         }
-        if api.operations.is_empty() { Err(OpenApiError::Empty) } else { Ok(api) }
+        match (api.operations.is_empty(), api.left_out.is_empty()) {
+            (true, true) => Err(OpenApiError::Empty),
+            (true, false) => Err(OpenApiError::AllLeftOut(reasons(&api.left_out))),
+            _ => Ok(api),
+        }
     }
 
     /// Removes all operations except those that match a pattern. In a pattern, `*` is a wildcard. Each pattern is
@@ -130,8 +139,7 @@ impl Api {
         });
         self.left_out.retain(|one| fits_any(&[one.id.as_deref(), Some(&*one.operation)]));
         if self.operations.is_empty() {
-            let shown = |one: &LeftOut| format!("; `{}` is left out: {}", one.operation, one.why);
-            return Err(OpenApiError::NoMatch(self.left_out.iter().take(4).map(shown).collect()));
+            return Err(OpenApiError::NoMatch(reasons(&self.left_out)));
         }
         Ok(self)
     }
@@ -200,7 +208,8 @@ impl Api {
                 Ok(url[..end].trim_end_matches('/').to_owned())
             }
             _ => {
-                Err(OpenApiError::BaseUrl(format!("`{}` is no address of an API", clip(&url, 200))))
+                let url = clip(&url, 200);
+                Err(OpenApiError::BaseUrl(format!("`{url}` is not an address of an API")))
             }
         }
     }
@@ -233,13 +242,20 @@ impl Api {
     }
 }
 
-/// Returns the error for an API that could not be reached, without the address, whose query may contain a key.
+/// Returns the first operations that are left out, with the reasons, as the end of an error.
+fn reasons(left_out: &[LeftOut]) -> String {
+    let shown = |one: &LeftOut| format!("; `{}` is left out: {}", one.operation, one.why);
+    left_out.iter().take(4).map(shown).collect()
+}
+
+/// Returns the error for a request without a usable response, without the address, whose query may contain a key. The
+/// API may have received the request.
 fn failure(error: &FetchError) -> ToolError {
     let why = match error {
         FetchError::Forbidden { why, .. } | FetchError::Failed { why, .. } => why.as_str(),
         _ => "for an unknown reason",
     };
-    ToolError(format!("the API was not reached: {why}"))
+    ToolError(format!("no usable response of the API: {why}"))
 }
 
 fn value(text: &str) -> Result<Value, OpenApiError> {
@@ -252,7 +268,10 @@ fn value(text: &str) -> Result<Value, OpenApiError> {
     // Only `true` and `false` are booleans; in YAML 1.1, `y`, `no` and `on` were too.
     let options = serde_saphyr::options! { strict_booleans: true };
     serde_saphyr::from_str_with_options(text, options).map_err(|error| {
-        OpenApiError::Syntax(clip(error.to_string().lines().next().unwrap_or_default(), 200))
+        let error = error.to_string();
+        // The rest is advice for programmers.
+        let first = error.lines().next().and_then(|line| line.split(", set ").next());
+        OpenApiError::Syntax(clip(first.unwrap_or_default(), 200))
     })
 }
 
@@ -267,10 +286,11 @@ fn check_version(root: &Value) -> Result<(), OpenApiError> {
     match (version("openapi"), version("swagger")) {
         (Some(version), _) if version.starts_with("3.") => Ok(()),
         (Some(version), _) => bad(format!("OpenAPI {version} is not supported; use 3.0 or 3.1")),
+        (None, Some(version)) if version.starts_with("2.") => Ok(()),
         (None, Some(version)) => {
             bad(format!("it is a document of Swagger {version}; convert it to OpenAPI 3.0 first"))
         }
-        (None, None) => bad("it is no OpenAPI document: it has no `openapi`".to_owned()),
+        (None, None) => bad("it is not an OpenAPI document: it has no `openapi`".to_owned()),
     }
 }
 
@@ -286,7 +306,13 @@ fn other_url(document: &str, own: &Value, of_path: &Value) -> Option<String> {
     let servers = servers.find(|servers| !servers.is_empty())?;
     let mut urls = servers.iter().filter_map(url_of);
     let first = urls.next()?;
-    let same = |url: &str| url.trim_end_matches('/') == document.trim_end_matches('/');
+    // The scheme of an address such as `//x.org` is that of the document.
+    let plain = |url: &str| {
+        let rest = ["https:", "http:"].iter().find_map(|scheme| url.strip_prefix(*scheme));
+        let url = rest.filter(|_| document.starts_with("//")).unwrap_or(url);
+        url.trim_end_matches('/').to_owned()
+    };
+    let same = |url: &str| plain(url) == plain(document);
     (!same(&first) && !urls.any(|url| same(&url))).then_some(first)
 }
 

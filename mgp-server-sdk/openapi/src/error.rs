@@ -16,6 +16,9 @@ pub enum OpenApiError {
     /// The document has no operation that can be offered as a tool.
     #[error("the document has no operation that can be called")]
     Empty,
+    /// All operations are left out. Contains the first ones, with the reasons.
+    #[error("the document has no operation that can be called{0}")]
+    AllLeftOut(String),
     /// No operation fits the patterns of the operator. Contains the operations that fit and are left out, with the
     /// reasons.
     #[error("no operation that can be called fits the patterns{0}")]

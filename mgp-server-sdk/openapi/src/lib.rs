@@ -1,5 +1,5 @@
-//! Converts an OpenAPI document (3.0 or 3.1) to a server: each operation becomes a tool, and a call of the tool sends a
-//! request to the API.
+//! Converts an OpenAPI document (2.0, 3.0 or 3.1) to a server: each operation becomes a tool, and a call of the tool
+//! sends a request to the API.
 //!
 //! ```
 //! use mgp_openapi::Api;
@@ -25,6 +25,7 @@ mod reference;
 mod request;
 mod response;
 mod schema;
+mod swagger;
 
 pub use api::{Api, LeftOut};
 pub use error::OpenApiError;

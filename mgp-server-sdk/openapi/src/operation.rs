@@ -78,14 +78,20 @@ impl Operation {
         names: &mut HashSet<String>,
     ) -> Result<Self, String> {
         let own = &item[method.to_ascii_lowercase()];
-        let id = own["operationId"].as_str().map(str::to_owned);
+        let id = own["operationId"].as_str().filter(|id| !id.trim().is_empty()).map(str::to_owned);
         let mut arguments = Arguments::new(root);
         arguments.parameters(&item["parameters"], &own["parameters"])?;
         let body = arguments.body(&own["requestBody"])?;
         let (parameters, schema) = arguments.finish();
-        if let Some(missing) = placeholders(path).find(|name| {
-            !parameters.iter().any(|one| one.place == Place::Path && one.name == *name)
-        }) {
+        let sent = sent_path(path);
+        let (segments, query) = sent.split_once('?').unwrap_or((sent, ""));
+        let is_open = |name: &&str, places: &[Place]| {
+            !parameters.iter().any(|one| places.contains(&one.place) && one.name == **name)
+        };
+        let mut missing = placeholders(segments).filter(|name| is_open(name, &[Place::Path]));
+        let mut in_query =
+            placeholders(query).filter(|name| is_open(name, &[Place::Path, Place::Query]));
+        if let Some(missing) = missing.next().or_else(|| in_query.next()) {
             return Err(format!("its path has `{{{missing}}}`, which no parameter describes"));
         }
         let summary = own["summary"].as_str().unwrap_or_default().trim();
@@ -155,6 +161,11 @@ impl Operation {
         }
         hints
     }
+}
+
+/// Returns a path without its fragment, which only distinguishes operations at the same address, e.g. `/#Action=Start`.
+pub(crate) fn sent_path(path: &str) -> &str {
+    path.split('#').next().unwrap_or_default()
 }
 
 /// Returns the names in braces in the path of an operation, e.g. `id` in `/pets/{id}`.
@@ -272,7 +283,7 @@ impl<'a> Arguments<'a> {
         };
         let kinds = body["content"].as_object();
         let mut kinds: Vec<(&String, &Value)> = kinds.into_iter().flatten().collect();
-        kinds.sort_by_key(|(kind, _)| BodyKind::read(kind).map_or(u8::MAX, |kind| kind as u8));
+        kinds.sort_by_key(|(kind, _)| BodyKind::preference(kind));
         let Some((name, content)) = kinds.first() else { return Ok(None) };
         let Some(kind) = BodyKind::read(name) else {
             // Do not offer the operation without its body, even if the body is optional: such a call would do something

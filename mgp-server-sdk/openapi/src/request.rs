@@ -8,7 +8,7 @@ use mgp_types::service::FetchRequest;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use serde_json::{Map, Value};
 
-use crate::operation::Operation;
+use crate::operation::{Operation, sent_path};
 
 /// The characters that are percent-encoded: all except those that are allowed everywhere (RFC 3986 §2.3).
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
@@ -109,15 +109,30 @@ impl Style {
 
 impl BodyKind {
     pub(crate) fn read(media: &str) -> Option<Self> {
-        let essence = media.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-        match essence.as_str() {
+        match essence(media).as_str() {
             "application/x-www-form-urlencoded" => Some(Self::Form),
-            "application/json" | "*/*" => Some(Self::Json),
+            "application/json" | "text/json" | "application/*" | "*/*" => Some(Self::Json),
             json if json.ends_with("+json") => Some(Self::Json),
             text if text.starts_with("text/") => Some(Self::Text),
             _ => None,
         }
     }
+
+    /// Returns the place of a media type among those of a body: plain JSON is preferred, and JSON Patch, whose bodies
+    /// are lists of changes, comes after the other kinds of JSON.
+    pub(crate) fn preference(media: &str) -> (u8, u8) {
+        let rank = match essence(media).as_str() {
+            "application/json" => 0,
+            "application/json-patch+json" => 2,
+            _ => 1,
+        };
+        (Self::read(media).map_or(u8::MAX, |kind| kind as u8), rank)
+    }
+}
+
+/// Returns a media type in lower case, without its parameters.
+fn essence(media: &str) -> String {
+    media.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
 }
 
 impl Credentials {
@@ -229,7 +244,7 @@ impl Operation {
 
     /// Writes each argument to its place in the request.
     fn place(&self, arguments: &Map<String, Value>) -> Result<Placed, String> {
-        let mut placed = Placed { path: self.path.clone(), ..Placed::default() };
+        let mut placed = Placed { path: sent_path(&self.path).to_owned(), ..Placed::default() };
         for parameter in &self.parameters {
             let Some(value) = arguments.get(&parameter.argument).filter(|value| !value.is_null())
             else {
@@ -260,6 +275,14 @@ impl Operation {
                 }
             }
         }
+        if let Some((path, query)) = placed.path.split_once('?') {
+            // A member such as `lat={lat}` is sent for the parameter of the query that it names.
+            let fixed = query.split('&').filter(|one| !one.is_empty() && !one.contains(['{', '}']));
+            let mut query: Vec<String> = fixed.map(str::to_owned).collect();
+            query.append(&mut placed.query);
+            placed.query = query;
+            placed.path = path.to_owned();
+        }
         if placed.path.contains(['{', '}']) {
             return Err("an argument for the path is missing".to_owned());
         }
@@ -269,7 +292,11 @@ impl Operation {
 
 impl Body {
     fn media_type(&self) -> &str {
-        if self.media.starts_with("*/") { "application/json" } else { &self.media }
+        match self.kind {
+            BodyKind::Text if self.media.contains('*') => "text/plain",
+            _ if self.media.contains('*') => "application/json",
+            _ => &self.media,
+        }
     }
 
     fn write(&self, value: &Value) -> Vec<u8> {

@@ -29,12 +29,10 @@ pub(crate) fn result(
     let status = response.status;
     let media = response.header("content-type").unwrap_or_default();
     let kind = media.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    if (300..400).contains(&status) {
+    let location = response.header("location");
+    if let Some(location) = location.filter(|_| (300..400).contains(&status)) {
         // An API repeats the query in the new address, and the query may contain a key of the operator.
-        let to = response.header("location").map_or_else(
-            || "another address".to_owned(),
-            |location| credentials.redacted(&shown_url(location)),
-        );
+        let to = credentials.redacted(&shown_url(location));
         return Err(ToolError(format!(
             "HTTP {status}: the API redirects to {to}, which is not followed"
         )));
@@ -43,12 +41,19 @@ pub(crate) fn result(
     if !(200..300).contains(&status) {
         let reason = text.map(|text| clip(credentials.redacted(&text).trim(), MAX_REASON));
         let reason = reason.unwrap_or_default();
-        return Err(ToolError(
-            format!("HTTP {status}: {reason}").trim_end_matches(": ").to_owned(),
-        ));
+        let wait = response.header("retry-after");
+        let wait = wait.map_or_else(String::new, |wait| {
+            format!(" (Retry-After: {})", clip(&credentials.redacted(wait), 60))
+        });
+        let text = format!("HTTP {status}{wait}: {reason}");
+        return Err(ToolError(text.trim_end_matches(": ").to_owned()));
     }
     if response.body.is_empty() {
-        return Ok(CallToolResult::text(format!("HTTP {status}, without a body")));
+        // The address of a new resource is often the only place that has its identifier.
+        let to = location.map_or_else(String::new, |location| {
+            format!("; Location: {}", clip(&credentials.redacted(location), 2_000))
+        });
+        return Ok(CallToolResult::text(format!("HTTP {status}, without a body{to}")));
     }
     // Hosts refuse an SVG as an image, and it is a text.
     if kind.starts_with("image/") && kind != "image/svg+xml" {

@@ -25,13 +25,7 @@ const MAX_DESCRIPTION: usize = 400;
 /// The maximum size of a copied schema member, such as a list of values.
 const MAX_MEMBER: usize = 4 << 10;
 
-/// Members that have no meaning for arguments, or that refer to something outside of the schema.
-#[rustfmt::skip]
-const DROPPED: &[&str] = &[
-    "$anchor", "$comment", "$dynamicAnchor", "$dynamicRef", "$id", "$schema", "$vocabulary",
-    "deprecated", "discriminator", "example", "examples", "externalDocs", "nullable", "readOnly",
-    "writeOnly", "xml",
-];
+const TYPES: [&str; 7] = ["array", "boolean", "integer", "null", "number", "object", "string"];
 
 /// A collector of the schemas that the arguments of one tool need.
 pub(crate) struct Schemas<'a> {
@@ -93,17 +87,24 @@ impl<'a> Schemas<'a> {
             return json!({});
         }
         if let Some(reference) = members.get("$ref") {
-            return self.reference(reference.as_str().unwrap_or_default());
+            let target = self.reference(reference.as_str().unwrap_or_default());
+            let is_nullable = members.get("nullable") == Some(&Value::Bool(true));
+            return if is_nullable { or_null(target) } else { target };
         }
         let mut read = Map::new();
         for (name, value) in members {
+            // Schemas that are cut permit any value, so several alternatives of `oneOf` can fit, which it forbids.
+            let is_one_of = name == "oneOf";
+            if is_one_of && members.contains_key("anyOf") {
+                continue;
+            }
             if let Some(value) = self.member(name, value, depth + 1) {
-                read.insert(name.clone(), value);
+                let name = if is_one_of { "anyOf" } else { name.as_str() };
+                read.insert(name.to_owned(), value);
             }
         }
         self.leave_out_read_only(&mut read, members);
-        in_newer_form(&mut read, members);
-        read.into()
+        in_newer_form(read, members)
     }
 
     fn reference(&mut self, reference: &'a str) -> Value {
@@ -130,12 +131,17 @@ impl<'a> Schemas<'a> {
                 Some(read.collect::<Map<_, _>>().into())
             }
             "allOf" | "anyOf" | "oneOf" | "prefixItems" => {
-                let schemas = value.as_array()?.iter();
+                let schemas = value.as_array().filter(|schemas| !schemas.is_empty())?.iter();
                 Some(schemas.map(|schema| self.converted(schema, depth)).collect())
+            }
+            // If the schema inside becomes wider, `not` would refuse more values, and `if` would fit more values.
+            "not" | "if" if can_become_wider(value) => None,
+            "not" => {
+                let read = self.converted(value, depth);
+                (read == *value || read != json!({})).then_some(read)
             }
             "items"
             | "additionalProperties"
-            | "not"
             | "contains"
             | "if"
             | "then"
@@ -146,8 +152,10 @@ impl<'a> Schemas<'a> {
             "description" | "title" => {
                 Some(mgp_types::clip(value.as_str()?, MAX_DESCRIPTION).into())
             }
-            _ if DROPPED.contains(&name) || name.starts_with("x-") => None,
-            _ => (value.to_string().len() <= MAX_MEMBER).then(|| value.clone()),
+            _ => {
+                let is_kept = is_usable(name, value) && value.to_string().len() <= MAX_MEMBER;
+                is_kept.then(|| value.clone())
+            }
         }
     }
 
@@ -171,6 +179,36 @@ impl<'a> Schemas<'a> {
         if let Some(Value::Array(required)) = read.get_mut("required") {
             required.retain(|name| name.as_str().is_none_or(|name| !left_out.contains(name)));
         }
+    }
+}
+
+/// Returns whether a schema has a reference, which can be cut, or `oneOf`, which is read as `anyOf`.
+fn can_become_wider(schema: &Value) -> bool {
+    let text = schema.to_string();
+    text.contains("\"$ref\"") || text.contains("\"oneOf\"")
+}
+
+/// Returns whether a keyword without schemas restricts arguments, and has a value that JSON Schema permits for it.
+/// Hosts and the review of definitions refuse a tool because of e.g. `"required": true` or `"type": "file"`.
+fn is_usable(keyword: &str, value: &Value) -> bool {
+    let list = |is_fit: fn(&Value) -> bool| {
+        value.as_array().is_some_and(|items| !items.is_empty() && items.iter().all(is_fit))
+    };
+    let is_type = |value: &Value| value.as_str().is_some_and(|name| TYPES.contains(&name));
+    match keyword {
+        "const" | "default" => true,
+        "type" => is_type(value) || list(is_type),
+        "enum" => list(|_| true),
+        "required" => list(Value::is_string),
+        "format" | "pattern" | "contentEncoding" | "contentMediaType" => value.is_string(),
+        "minimum" | "maximum" => value.is_number(),
+        "exclusiveMinimum" | "exclusiveMaximum" => value.is_number() || value.is_boolean(),
+        "multipleOf" => value.as_f64().is_some_and(|step| step > 0.0),
+        "minLength" | "maxLength" | "minItems" | "maxItems" | "minProperties" | "maxProperties"
+        | "minContains" | "maxContains" => value.is_u64(),
+        "uniqueItems" => value.is_boolean(),
+        "dependentRequired" => value.is_object(),
+        _ => false,
     }
 }
 
@@ -219,17 +257,7 @@ fn cut_circles(
 
 /// Translates keywords of OpenAPI 3.0 to JSON Schema 2020-12: `nullable`, and the boolean forms of `exclusiveMinimum`
 /// and `exclusiveMaximum`.
-fn in_newer_form(read: &mut Map<String, Value>, members: &Map<String, Value>) {
-    if members.get("nullable") == Some(&Value::Bool(true)) {
-        if let Some(Value::String(kind)) = read.get("type").cloned() {
-            read.insert("type".to_owned(), json!([kind, "null"]));
-        }
-        if let Some(Value::Array(values)) = read.get_mut("enum")
-            && !values.contains(&Value::Null)
-        {
-            values.push(Value::Null);
-        }
-    }
+fn in_newer_form(mut read: Map<String, Value>, members: &Map<String, Value>) -> Value {
     for (exclusive, bound) in [("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")] {
         match read.get(exclusive) {
             Some(Value::Bool(true)) => match read.remove(bound) {
@@ -240,6 +268,29 @@ fn in_newer_form(read: &mut Map<String, Value>, members: &Map<String, Value>) {
             _ => None,
         };
     }
+    if members.get("nullable") != Some(&Value::Bool(true)) {
+        return read.into();
+    }
+    // The parts of such a schema do not permit `null`, whatever its own type is.
+    if ["allOf", "anyOf"].iter().any(|list| read.contains_key(*list)) {
+        return or_null(read.into());
+    }
+    if let Some(Value::String(kind)) = read.get("type").cloned() {
+        read.insert("type".to_owned(), json!([kind, "null"]));
+    }
+    if let Some(Value::Array(values)) = read.get_mut("enum")
+        && !values.contains(&Value::Null)
+    {
+        values.push(Value::Null);
+    }
+    read.into()
+}
+
+/// Returns a schema that permits `null` and the values of another schema.
+fn or_null(schema: Value) -> Value {
+    let mut either = Map::new();
+    either.insert("anyOf".to_owned(), Value::Array(vec![schema, json!({ "type": "null" })]));
+    either.into()
 }
 
 #[cfg(test)]
@@ -266,6 +317,35 @@ mod tests {
                 "size": {"type": ["number", "null"], "exclusiveMinimum": 0},
             }, "required": ["next"]})
         );
+    }
+
+    #[test]
+    fn a_schema_that_hosts_refuse_or_that_fits_nothing_becomes_one_that_fits() {
+        let root = json!({});
+        let cut = json!({"$ref": "other.json"});
+        let nothing = json!({"type": "null"});
+        for (schema, expected) in [
+            // Alternatives that are cut all fit, so no argument would fit exactly one of them.
+            (json!({"oneOf": [cut, cut]}), json!({"anyOf": [{}, {}]})),
+            (
+                json!({"type": "object", "not": {"items": cut}, "if": cut}),
+                json!({"type": "object"}),
+            ),
+            (json!({"not": {"oneOf": [{"minimum": 1}, {"maximum": 2}]}}), json!({})),
+            (json!({"not": {"type": "file"}}), json!({})),
+            (json!({"not": {}}), json!({"not": {}})),
+            (
+                json!({"type": "file", "required": true, "minLength": "1", "enum": [], "optional": 1}),
+                json!({}),
+            ),
+            (
+                json!({"type": "object", "nullable": true, "allOf": [cut]}),
+                json!({"anyOf": [{"type": "object", "allOf": [{}]}, nothing]}),
+            ),
+            (json!({"$ref": "other.json", "nullable": true}), json!({"anyOf": [{}, nothing]})),
+        ] {
+            assert_eq!(Schemas::new(&root).read(&schema), expected);
+        }
     }
 
     #[test]

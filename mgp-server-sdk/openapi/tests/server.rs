@@ -303,6 +303,16 @@ async fn failures_and_other_media_are_results_that_a_model_can_read() {
     let text = result["content"][0]["text"].as_str().unwrap();
     assert!(result["isError"] == true && text.contains("not followed"), "{result}");
     assert!(text.contains("http://169.254.169.254/pets/") && !text.contains("k%26y"), "{text}");
+    let mut busy = response(429, "text/plain", "too many requests");
+    busy.headers.push(("retry-after".to_owned(), "30".to_owned()));
+    let (result, _) = call("getPet", pet(), busy).await;
+    assert_eq!(result["content"][0]["text"], "HTTP 429 (Retry-After: 30): too many requests");
+    let (result, _) = call("getPet", pet(), FetchResponse::new(304, "")).await;
+    assert_eq!(result["content"][0]["text"], "HTTP 304");
+    let mut created = FetchResponse::new(201, "");
+    created.headers.push(("location".to_owned(), "/pets/7".to_owned()));
+    let (result, _) = call("getPet", pet(), created).await;
+    assert_eq!(result["content"][0]["text"], "HTTP 201, without a body; Location: /pets/7");
     let (result, _) = call("getPet", pet(), response(200, "image/png", [0x89, 0x50])).await;
     assert_eq!(result["content"][0]["type"], "image");
     let (result, _) = call("getPet", pet(), response(200, "image/svg+xml", "<svg/>")).await;
@@ -340,6 +350,110 @@ async fn members_of_a_form_have_the_style_of_their_encoding_and_override_no_othe
     let nulls = json!({"amount": null, "metadata": {"a": null, "b": ""}, "tags": null});
     let (_, request) = call("form", json!({"body": nulls}), FetchResponse::new(200, "ok")).await;
     assert_eq!(request.unwrap().body, b"metadata[b]=", "what is null is not sent");
+}
+
+/// Returns the request of a call to the only tool of a document, which has one operation `POST` with this path.
+async fn request_of(path: &str, operation: Value, arguments: Value) -> FetchRequest {
+    let text = json!({"openapi": "3.0.3", "paths": {path: {"post": operation}}}).to_string();
+    let api = Api::parse(&text).unwrap();
+    let tool = api.operations()[0].tool_name().to_owned();
+    let response = FetchResponse::new(200, "");
+    let stub = Arc::new(Stub { requests: Arc::default(), response });
+    let fetch: SharedFetch = Arc::clone(&stub) as SharedFetch;
+    let server = api.into_server("https://x.org", Credentials::default(), &fetch);
+    let mut client = mock::client(server.into_stack().unwrap());
+    let params = json!({"name": tool, "arguments": arguments, "_meta": meta()}).to_string();
+    client.request("tools/call", &params).await.unwrap();
+    stub.requests.lock().unwrap().pop().unwrap()
+}
+
+const OLD_PETS: &str = r##"
+swagger: "2.0"
+host: pets.example
+basePath: /v1
+schemes: [http, https]
+consumes: [application/json]
+parameters: {limit: {name: limit, in: query, type: integer, maximum: 9}}
+definitions: {Pet: {type: object, properties: {name: {type: string}}}}
+paths:
+  /pets/{id}:
+    parameters: [{name: id, in: path, required: true, type: string}, {$ref: "#/parameters/limit"}]
+    get:
+      operationId: get
+      parameters:
+        - {name: tags, in: query, type: array, items: {type: string}, collectionFormat: multi}
+        - {name: ids, in: query, type: array, items: {type: string}}
+    put:
+      operationId: put
+      parameters: [{name: pet, in: body, required: true, schema: {$ref: "#/definitions/Pet"}}]
+    post:
+      operationId: form
+      consumes: [application/x-www-form-urlencoded]
+      parameters:
+        - {name: name, in: formData, required: true, type: string}
+        - {name: tags, in: formData, type: array, items: {type: string}}
+    patch:
+      operationId: file
+      parameters: [{name: photo, in: formData, type: file}]
+"##;
+
+#[test]
+fn a_document_of_swagger_2_becomes_the_same_tools() {
+    let api = Api::parse(OLD_PETS).unwrap();
+    assert_eq!(api.address(None).unwrap(), "https://pets.example/v1");
+    let schema = |id: &str| {
+        let one = api.operations().iter().find(|one| one.tool_name() == id).unwrap();
+        one.input_schema().clone()
+    };
+    let get = schema("get");
+    assert_eq!(get["required"], json!(["id"]));
+    assert_eq!(get["properties"]["limit"], json!({"type": "integer", "maximum": 9}));
+    let put = schema("put");
+    assert_eq!(put["required"], json!(["id", "body"]));
+    assert_eq!(put["$defs"]["Pet"]["properties"]["name"]["type"], "string");
+    assert_eq!(schema("form")["properties"]["body"]["required"], json!(["name"]));
+    let [file] = api.left_out() else { panic!("{:?}", api.left_out()) };
+    assert!(file.why.contains("multipart"), "{}", file.why);
+}
+
+#[tokio::test]
+async fn a_path_with_a_fragment_or_a_query_does_not_lose_the_arguments() {
+    let query = |name: &str| json!({"name": name, "in": "query", "schema": {}});
+    let operation = json!({"parameters": [query("lat"), query("b")]});
+    for (path, expected) in [
+        ("/#Action=Start", ("https://x.org/", "b=2&lat=1")),
+        ("/at?mode=full&lat={lat}", ("https://x.org/at", "b=2&lat=1&mode=full")),
+        ("/at?#x={x}", ("https://x.org/at", "b=2&lat=1")),
+    ] {
+        let request = request_of(path, operation.clone(), json!({"lat": 1, "b": 2})).await;
+        let (address, sent) = request.url.split_once('?').unwrap();
+        let mut sent: Vec<_> = sent.split('&').collect();
+        sent.sort_unstable();
+        assert_eq!((address, sent.join("&").as_str()), expected, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn a_body_has_a_media_type_that_its_api_reads() {
+    for (kinds, expected) in [
+        // The media types of ASP.NET.
+        (vec!["application/*+json", "application/json", "text/json"], "application/json"),
+        (vec!["application/json-patch+json", "application/json"], "application/json"),
+        // Those of Kubernetes: with JSON Patch, the body would have to be a list of changes.
+        (
+            vec!["application/json-patch+json", "application/merge-patch+json"],
+            "application/merge-patch+json",
+        ),
+        (vec!["application/*"], "application/json"),
+        (vec!["text/*"], "text/plain"),
+    ] {
+        let content: serde_json::Map<_, _> =
+            kinds.into_iter().map(|kind| (kind.to_owned(), json!({"schema": {}}))).collect();
+        let operation = json!({"requestBody": {"content": content}});
+        let request = request_of("/a", operation, json!({"body": {"x": 1}})).await;
+        let kind = request.headers.iter().find(|(name, _)| name == "content-type").unwrap();
+        assert_eq!((&*kind.1, &*request.body), (expected, br#"{"x":1}"#.as_slice()));
+    }
 }
 
 #[test]
@@ -404,6 +518,13 @@ fn with(url: &str) -> Api {
 }
 
 #[test]
+fn an_operation_with_the_address_of_the_document_and_an_empty_id_is_a_tool() {
+    let text = r#"{"openapi":"3.0.0","servers":[{"url":"//x.org:8443/v1"}],"paths":{"/a":{"get":
+        {"operationId":"","servers":[{"url":"https://x.org:8443/v1/"}]}}}}"#;
+    assert_eq!(Api::parse(text).unwrap().operations()[0].tool_name(), "get_a");
+}
+
+#[test]
 fn a_relative_address_is_resolved_against_the_document() {
     for (document, url, expected) in [
         ("https://x.org/docs/api.json", "v1", "https://x.org/docs/v1"),
@@ -441,12 +562,14 @@ fn the_address_comes_from_the_document_or_the_operator() {
 #[test]
 fn other_documents_are_refused_in_words() {
     for (text, words) in [
-        ("", "no OpenAPI document"),
-        ("swagger: '2.0'", "Swagger 2.0"),
-        ("swagger: 2.0", "Swagger 2.0"),
+        ("", "not an OpenAPI document"),
+        ("swagger: '2.0'", "no operation"),
+        ("swagger: 2.0", "no operation"),
+        ("swagger: '1.2'", "Swagger 1.2"),
         ("openapi: 3.1\npaths: {}", "no operation"),
         ("openapi: 4.0.0", "not supported"),
         ("{\"openapi\": \"3.1.0\", \"paths\": {}}", "no operation"),
+        ("openapi: 3.0.0\npaths: {'/a/{b}': {get: {}}}", "`GET /a/{b}` is left out"),
         ("a: [", "neither JSON nor YAML"),
     ] {
         let error = Api::parse(text).unwrap_err().to_string();

@@ -93,7 +93,10 @@ pub(super) fn confirm(cx: &Context, message: String) -> UserQuestion<bool> {
 
 pub(super) fn text(cx: &Context, kind: CallbackType, message: String) -> UserQuestion<String> {
     UserQuestion::new(cx, kind, message, |answer, _| match answer {
-        CallbackAnswer::Given(response) => response.get().ok(),
+        // An input can be any JSON.
+        CallbackAnswer::Given(response) => {
+            Some(response.get().unwrap_or_else(|_| response.as_str().to_owned()))
+        }
         _ => None,
     })
 }

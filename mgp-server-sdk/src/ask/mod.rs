@@ -283,7 +283,7 @@ impl ClientCapability {
         }
         let message = format!("the client must offer the capability `{name}`");
         Err(match cx.caller.era {
-            Era::Legacy => RpcError::new(ErrorCode::PERMISSION_DENIED, message),
+            Era::Legacy => RpcError::new(ErrorCode::PERMISSION_DENIED, message).after_start(),
             Era::Modern => RpcError::new(ErrorCode::MISSING_CLIENT_CAPABILITY, message)
                 .data(Payload::from_trusted(format!(r#"{{"requiredCapabilities":{needed}}}"#))),
         })

@@ -32,7 +32,7 @@ pub struct Sampling {
 
 impl Sampling {
     pub(super) fn new(cx: &Context, prompt: String) -> Self {
-        let message = SamplingMessage::new(Role::User, OneOrMany::One(ContentBlock::text(prompt)));
+        let message = SamplingMessage::new(Role::User, ContentBlock::text(prompt));
         let params = CreateMessageParams::new(vec![message], MAX_TOKENS);
         Self { question: Question::new(cx, "sampling"), params }
     }
@@ -110,8 +110,7 @@ async fn complete(
         return Ok(None);
     };
     let Response { content, model } = response.get()?;
-    let content = OneOrMany::One(ContentBlock::text(content));
-    Ok(Some(CreateMessageResult::new(Role::Assistant, content, model)))
+    Ok(Some(CreateMessageResult::text(content, model)))
 }
 
 impl IntoFuture for Sampling {

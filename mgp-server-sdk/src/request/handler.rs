@@ -15,7 +15,7 @@ use crate::tool::RequiredState;
 /// functions with different numbers of parameters.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a function that returns `{T}`",
-    note = "it is an async function (or a closure that returns an async block) of up to eight parameters",
+    note = "it is an async function (or a closure that returns an async block) of up to eight parameters; its future is `Send`, so it holds no `Rc` and no `MutexGuard` across an `.await`",
     note = "each parameter is `Args<T>` with `T: Deserialize + JsonSchema`, `Uri` of a resource, `PartialArgument` of a completion, or `State<T>`, `Context` and so on (`FromRequest`)",
     note = "a prompt returns text, a `PromptMessage`, a list of them or a `GetPromptResult` (`IntoAnswer`)",
     note = "a resource returns text, bytes, `Json<T>`, `Contents`, a `ReadResourceResult`, or an `Option` of one of these",

@@ -84,7 +84,7 @@ impl Contents {
                 ReadResourceResult::new(vec![one])
             }
             Body::Bytes(bytes) => {
-                one.blob = Some(base64(&bytes));
+                one.blob = ResourceContents::bytes(read.uri, bytes).blob;
                 ReadResourceResult::new(vec![one])
             }
             Body::Several(contents) => ReadResourceResult::new(contents),
@@ -161,39 +161,5 @@ impl IntoAnswer<Contents> for ReadResourceResult {
 impl<A: IntoAnswer<Contents>> IntoAnswer<Contents> for Option<A> {
     fn into_answer(self) -> Result<Contents, RpcError> {
         self.map_or_else(|| Ok(Contents::missing()), IntoAnswer::into_answer)
-    }
-}
-
-/// Encodes bytes as base64 (RFC 4648, with padding).
-fn base64(bytes: &[u8]) -> String {
-    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for chunk in bytes.chunks(3) {
-        let byte = |place: usize| u32::from(chunk.get(place).copied().unwrap_or(0));
-        let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
-        for place in 0..4 {
-            let letter = LETTERS[(bits >> (18 - 6 * place) & 0x3f) as usize];
-            text.push(if place > chunk.len() { '=' } else { char::from(letter) });
-        }
-    }
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn bytes_are_written_as_base64() {
-        for (bytes, text) in [
-            (&b""[..], ""),
-            (b"f", "Zg=="),
-            (b"fo", "Zm8="),
-            (b"foo", "Zm9v"),
-            (b"foob", "Zm9vYg=="),
-            (&[0xfb, 0xff, 0xfe], "+//+"),
-        ] {
-            assert_eq!(base64(bytes), text);
-        }
     }
 }

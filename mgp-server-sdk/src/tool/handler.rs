@@ -11,7 +11,7 @@ use super::schema::{SchemaStyle, any_object};
 /// with different numbers of parameters.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a tool function",
-    note = "a tool is an async function (or a closure that returns an async block) of up to eight parameters",
+    note = "a tool is an async function (or a closure that returns an async block) of up to eight parameters; its future is `Send`, so it holds no `Rc` and no `MutexGuard` across an `.await`",
     note = "each parameter is `Args<T>` with `T: Deserialize + JsonSchema`, or `State<T>`, `Context`, `Outlet` and so on (`FromCall`)",
     note = "it returns text, `Json<T>`, `CallToolResult`, `()`, or a `Result` of one of these with `ToolError` or `RpcError` (`IntoToolResult`)"
 )]
@@ -93,3 +93,6 @@ handler!(A a, B b, C c, D d, E e);
 handler!(A a, B b, C c, D d, E e, G g);
 handler!(A a, B b, C c, D d, E e, G g, H h);
 handler!(A a, B b, C c, D d, E e, G g, H h, I i);
+
+/// Accepts only values that can be sent to other threads. The code of `#[tool]` passes the future of the function.
+pub fn assert_send<F: Send>(_: F) {}

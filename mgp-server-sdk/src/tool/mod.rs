@@ -32,7 +32,7 @@ pub use extract::{
     Args, Cancelled, FromCall, RequiredState, ResultStream, Resume, SessionInfo, State,
     ToolRequest, Trace,
 };
-pub use handler::Handler;
+pub use handler::{Handler, assert_send};
 use layers::Layers;
 pub use registry::Tools;
 pub use result::{IntoToolResult, Json, ToolError};
@@ -302,6 +302,24 @@ impl Tool {
     ///
     /// Before 2026-07-28, structured content had to be an object: callers of earlier revisions do not receive the
     /// schema of any other type.
+    ///
+    /// ```
+    /// use mgp_server_sdk::prelude::*;
+    /// use mgp_server_sdk::types::Payload;
+    ///
+    /// #[derive(Serialize, JsonSchema)]
+    /// struct Size {
+    ///     width: u32,
+    /// }
+    ///
+    /// let plot = Tool::new("plot", "Draws a plot", || async {
+    ///     let mut result = CallToolResult::new(vec![ContentBlock::image([0x89, b'P', b'N', b'G'], "image/png")]);
+    ///     result.structured_content = Some(Payload::of(&Size { width: 640 })?);
+    ///     Ok::<_, RpcError>(result)
+    /// })
+    /// .output::<Size>();
+    /// # drop(plot);
+    /// ```
     pub fn output<T: JsonSchema>(mut self) -> Self {
         self.types.output = Some(schema::result_of::<T>);
         self.write_schemas(self.style.unwrap_or_default());

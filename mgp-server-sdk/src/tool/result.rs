@@ -16,7 +16,8 @@ use super::schema::{self, SchemaStyle};
     message = "`{Self}` cannot be the result of a tool function",
     label = "not a tool result",
     note = "return text, `Json<T>`, `CallToolResult`, `()`, or a `Result` of one of these with `ToolError` or `RpcError`",
-    note = "any type with `Serialize + JsonSchema` can be returned as `Json(value)`"
+    note = "any type with `Serialize + JsonSchema` can be returned as `Json(value)`",
+    note = "an error of another type becomes a `ToolError` with `?`, or with `.map_err(ToolError::new)?`"
 )]
 pub trait IntoToolResult: Send + 'static {
     /// Converts the value to a reply.
@@ -61,8 +62,28 @@ pub struct Json<T>(pub T);
 
 /// A failure that the model should see, returned as a result with `isError`. In contrast, an [`RpcError`] is a failure
 /// of the call itself.
+///
+/// The operator `?` converts any error that implements [`std::error::Error`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolError(pub String);
+
+impl ToolError {
+    /// Creates a failure from a message, or from an error that `?` does not convert, e.g. `anyhow::Error`, whose causes
+    /// become part of the message.
+    ///
+    /// ```
+    /// use mgp_server_sdk::ToolError;
+    ///
+    /// fn first(words: &[String]) -> Result<&String, ToolError> {
+    ///     words.first().ok_or_else(|| ToolError::new("name at least one word"))
+    /// }
+    /// assert_eq!(first(&[]).unwrap_err().to_string(), "name at least one word");
+    /// ```
+    #[must_use]
+    pub fn new(message: impl fmt::Display) -> Self {
+        Self(format!("{message:#}"))
+    }
+}
 
 impl fmt::Display for ToolError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -212,5 +233,7 @@ macro_rules! fallible {
 fallible! {
     ToolError => ToolError::into_tool_result;
     StructuredError => StructuredError::into_tool_result;
+    String => |message| ToolError(message).into_tool_result();
+    Box<dyn std::error::Error + Send + Sync> => |error| ToolError::new(error).into_tool_result();
     RpcError => Err;
 }

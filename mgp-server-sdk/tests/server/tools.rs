@@ -35,7 +35,11 @@ fn server() -> Server {
             (a * b).to_string()
         }))
         .tool(Tool::new("fail", "Fails", || async {
-            Err::<&str, _>(ToolError("no such city".to_owned()))
+            Err::<&str, _>(ToolError::new("no such city"))
+        }))
+        .tool(Tool::new("text", "Fails", || async { Err::<&str, _>("no such city".to_owned()) }))
+        .tool(Tool::new("boxed", "Fails", || async {
+            Err::<&str, Box<dyn std::error::Error + Send + Sync>>("no such city".into())
         }))
 }
 
@@ -72,9 +76,13 @@ async fn failures_are_well_formed_and_the_server_survives() {
             client.request("tools/call", &format!(r#"{{"name":"{tool}"}}"#)).await.unwrap_err();
         assert_eq!(error.to_string(), "the handler panicked; the server's log says where (-32603)");
     }
-    let failed: CallToolResult =
-        client.request("tools/call", r#"{"name":"fail"}"#).await.unwrap().get().unwrap();
-    assert_eq!(failed.is_error, Some(true));
+    for tool in ["fail", "text", "boxed"] {
+        let failed =
+            client.request("tools/call", &format!(r#"{{"name":"{tool}"}}"#)).await.unwrap();
+        let failed: CallToolResult = failed.get().unwrap();
+        assert_eq!(failed.is_error, Some(true));
+        assert_eq!(failed.content[0].as_text(), Some("no such city"));
+    }
 }
 
 #[tokio::test]

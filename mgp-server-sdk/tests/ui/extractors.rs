@@ -16,6 +16,14 @@ async fn result() -> Plain {
     Plain
 }
 
+/// Holds a guard while it waits.
+#[tool]
+async fn guarded(State(count): State<std::sync::Mutex<u32>>) -> String {
+    let count = count.lock().unwrap();
+    std::future::ready(()).await;
+    count.to_string()
+}
+
 /// Is fine.
 #[tool]
 async fn fine() -> String {

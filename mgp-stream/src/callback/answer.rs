@@ -61,7 +61,7 @@ impl CallbackAnswer {
                 text.as_ref().is_some_and(|text| question.options.contains(text))
             }
             (CallbackType::Confirmation, None) => response.get::<bool>().is_ok(),
-            (CallbackType::Input | CallbackType::Selection, None) => false,
+            (CallbackType::Selection, None) => false,
             (CallbackType::LlmCompletion, _) => response.as_str().trim_start().starts_with('{'),
             _ => true,
         };

@@ -47,7 +47,7 @@ pub async fn ask_callback(
     size += question.options.iter().map(String::len).sum::<usize>();
     if size > MAX_QUESTION_BYTES {
         let message = format!("a question has at most {MAX_QUESTION_BYTES} bytes");
-        return Err(RpcError::new(ErrorCode::RESOURCE_EXHAUSTED, message));
+        return Err(RpcError::new(ErrorCode::RESOURCE_EXHAUSTED, message).after_start());
     }
     let limit = question.timeout_ms.map_or(DEFAULT_TIMEOUT, Duration::from_millis);
     let limit = limit.min(MAX_TIMEOUT).min(cx.deadline.remaining().unwrap_or(MAX_TIMEOUT));

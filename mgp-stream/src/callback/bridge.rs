@@ -8,7 +8,7 @@ use mgp_types::mcp::{
 use mgp_types::method::{ElicitationCreate, Request as _, SamplingCreateMessage};
 use mgp_types::mgp::{CallbackRequestParams, CallbackType};
 use mgp_types::service::{CallerRequest, Context};
-use mgp_types::{ErrorCode, Number, Object, OneOrMany, Payload, RawObject, RpcError};
+use mgp_types::{ErrorCode, Number, Object, Payload, RawObject, RpcError};
 use serde::{Deserialize, Serialize};
 
 use super::answer::CallbackAnswer;
@@ -71,7 +71,7 @@ pub(super) fn is_offered(cx: &Context, question: &CallbackRequestParams) -> bool
 fn no_forms(era: Era) -> RpcError {
     let message = "the caller can be asked neither by callbacks nor by forms";
     match era {
-        Era::Legacy => RpcError::new(ErrorCode::PERMISSION_DENIED, message),
+        Era::Legacy => RpcError::new(ErrorCode::PERMISSION_DENIED, message).after_start(),
         Era::Modern => RpcError::new(ErrorCode::MISSING_CLIENT_CAPABILITY, message)
             .data(Payload::from_trusted(r#"{"requiredCapabilities":{"elicitation":{"form":{}}}}"#)),
     }
@@ -148,7 +148,7 @@ fn sampling(question: &CallbackRequestParams) -> Result<Payload, RpcError> {
             "assistant" => Role::Assistant,
             _ => Role::User,
         };
-        asked.push(SamplingMessage::new(role, OneOrMany::One(ContentBlock::text(content))));
+        asked.push(SamplingMessage::new(role, ContentBlock::text(content)));
     }
     let mut params = CreateMessageParams::new(asked, max_tokens.unwrap_or(MAX_TOKENS));
     params.system_prompt = (!system.is_empty()).then(|| system.join("\n"));

@@ -78,10 +78,9 @@ impl CallbackTable {
         let mut table = self.0.lock();
         let is_own = |open: &&OpenCallback| open.is_open() && open.owner.is(&owner);
         if table.open.values().filter(is_own).count() >= MAX_OPEN {
-            return Err(RpcError::new(
-                ErrorCode::RESOURCE_EXHAUSTED,
-                format!("{MAX_OPEN} questions of this session are open; answer some first"),
-            ));
+            let message =
+                format!("{MAX_OPEN} questions of this session are open; answer some first");
+            return Err(RpcError::new(ErrorCode::RESOURCE_EXHAUSTED, message).after_start());
         }
         let open = OpenCallback { owner, question: question.clone(), answer: sender, call };
         table.open.insert(question.callback_id.clone(), open);

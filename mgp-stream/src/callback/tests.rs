@@ -169,6 +169,19 @@ fn only_a_clear_answer_confirms() {
     assert_eq!(CallbackAnswer::Declined.into_response(&odd).as_str(), "null");
 }
 
+/// Regression test: an object was refused, although the question about a form with several fields asks for one.
+#[test]
+fn an_input_can_be_answered_with_any_json() {
+    let asked = question(CallbackType::Input, &[]);
+    for response in [r#""Ann""#, "5", "false", r#"{"a":[1]}"#] {
+        let response = Payload::from_trusted(response);
+        let answer = CallbackAnswer::read(&asked, &response).unwrap();
+        assert_eq!(answer, CallbackAnswer::Given(response));
+    }
+    let asked = question(CallbackType::Selection, &[]);
+    assert!(CallbackAnswer::read(&asked, &Payload::from_trusted("5")).is_err());
+}
+
 /// Returns the next number of a pseudo-random sequence, reduced to less than `below`.
 fn next(state: &mut u64, below: u64) -> u64 {
     *state ^= *state << 13;

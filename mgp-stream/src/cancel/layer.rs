@@ -24,7 +24,7 @@ use tower_service::Service;
 use super::running::{RunningCall, RunningCalls};
 use super::signal::{CancelSignal, Cancellation, Partial};
 use crate::callback::CallbackLayer;
-use crate::collect::result_extension;
+use crate::collect::{result_extension, set_result_extension};
 
 /// Layer that drops a running call when its caller cancels it.
 ///
@@ -266,8 +266,7 @@ fn mark_cancelled(
     mgp.cancelled = Some(true);
     mgp.cancel_reason = reason;
     mgp.duration_ms = Some(signal.elapsed_ms());
-    body.insert("_mgp", Payload::of(&mgp)?);
-    Ok(())
+    set_result_extension(body, &mgp)
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ use crate::error::RequestError;
 use crate::meta::{brief, name_for};
 use crate::search::{Explain, Query, SearchResult};
 
-/// The maximum number of categories that an error names.
+/// The maximum number of categories or servers that an error names.
 const MAX_NAMED: usize = 24;
 
 /// Handles `mgp/tools/discover`.
@@ -74,6 +74,7 @@ fn find(
     let mut found = AvailableTools::new(inner, caller).search(query)?;
     if found.total_available == 0 {
         known_categories(inner, query, caller)?;
+        known_servers(inner, query, caller)?;
     }
     if let Some(order) = order {
         sort(&mut found, order);
@@ -177,6 +178,33 @@ fn known_categories(
                 .map(|node| &*node.path)
                 .collect::<Vec<_>>()
                 .join(", "),
+        }
+        .into())
+    })
+}
+
+/// Returns an error that lists the servers whose tools the caller sees, if the filter has another server. A caller
+/// without tools gets no error.
+fn known_servers(
+    inner: &EndpointsState,
+    query: &Query,
+    caller: &dyn Allowed,
+) -> Result<(), RpcError> {
+    let wanted = &query.filter.servers;
+    if wanted.is_empty() {
+        return Ok(());
+    }
+    let tools = inner.index.listed(caller);
+    let mut known: Vec<&str> = tools.iter().map(IndexedTool::server_id).collect();
+    known.sort_unstable();
+    known.dedup();
+    let unknown = wanted.iter().find(|server| !known.contains(&server.as_str()));
+    unknown.filter(|_| !known.is_empty()).map_or(Ok(()), |server| {
+        known.truncate(MAX_NAMED);
+        Err(RequestError::UnknownWord {
+            what: "server",
+            word: brief(server),
+            known: known.join(", "),
         }
         .into())
     })

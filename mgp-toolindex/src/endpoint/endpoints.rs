@@ -5,19 +5,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use mgp_types::RpcError;
 use mgp_types::method::{ToolsDiscover, ToolsRequest, ToolsSession, ToolsSessionEvict};
-use mgp_types::mgp::{EvictParams, EvictResult, SessionParams, SessionResult};
+use mgp_types::mgp::{EvictParams, EvictResult, SearchStrategy, SessionParams, SessionResult};
 use mgp_types::service::{AgentId, Context, Router, Visibility};
 
 use super::bounds;
 use super::caller::{Caller, Version};
 use super::counting::TokenCounting;
+use super::discover::AvailableTools;
 use super::hooks::{Availability, AvailabilityCheck, ToolCreator};
 use crate::catalog::IndexedTool;
 use crate::error::SessionError;
 use crate::index::ToolIndex;
 use crate::learn::UseOutcome;
 use crate::meta::name_for;
-use crate::search::SearchResult;
+use crate::search::{Query, SearchResult};
 use crate::session::{Session, Sessions};
 
 /// The hook that is called when a caller's session has changed.
@@ -26,6 +27,12 @@ type Changed = Arc<dyn Fn(&Context) + Send + Sync>;
 /// The maximum number of tools of an index for which visibility decisions are not cached, if [`Endpoints::version`] is
 /// not set.
 const MAX_UNCACHED_DECISIONS: usize = 2000;
+
+/// The maximum number of tools that an unknown name may mean.
+const MAX_SIMILAR: usize = 3;
+
+/// The minimum score of a tool that an unknown name may mean; with it, about two thirds of the letters are the same.
+const MIN_SIMILAR_SCORE: f32 = 0.95;
 
 /// The handlers of `mgp/tools/discover`, `mgp/tools/request`, `mgp/tools/session` and `mgp/tools/session/evict`.
 ///
@@ -165,6 +172,19 @@ impl Endpoints {
             history.record_call(&cx.principal, key, &tool.tool_id(), outcome);
         }
         Ok(is_new)
+    }
+
+    /// Returns the tools that a caller may mean by an unknown name, the most similar first: tools that a search of the
+    /// caller finds, and whose names differ from this name by their server, spelling or typing errors.
+    #[must_use]
+    pub fn similar_tools(&self, cx: &Context, name: &str) -> Vec<IndexedTool> {
+        let caller = self.caller(cx);
+        let query = Query::new(name).strategy(SearchStrategy::Keyword).limit(MAX_SIMILAR);
+        // A name without letters and digits is not searched for: the result has the first tools of all.
+        let is_search = |found: &SearchResult| found.ran == SearchStrategy::Keyword;
+        let found = AvailableTools::new(&self.0, &caller).search(&query).ok().filter(is_search);
+        let hits = found.map(|found| found.hits).unwrap_or_default().into_iter();
+        hits.filter(|hit| hit.score >= MIN_SIMILAR_SCORE).map(|hit| hit.tool).collect()
     }
 
     /// Returns a router with the four methods.

@@ -301,6 +301,7 @@ fn hundredths(score: f32) -> Number {
     Number::from((f64::from(score) * 100.0).round() / 100.0)
 }
 
+/// Returns whole milliseconds, rounded up, because some implementations of MGP read only integers here.
 fn milliseconds(took: std::time::Duration) -> Number {
-    Number::from((took.as_secs_f64() * 100_000.0).round() / 100.0)
+    Number::from(u64::try_from(took.as_micros().div_ceil(1000)).unwrap_or(u64::MAX))
 }

@@ -34,6 +34,9 @@ const FULFILMENT: [(f32, f32); 3] = [(0.6, 0.0), (0.4, 0.55), (0.0, 0.68)];
 /// The minimum score of a candidate, relative to the best candidate, so that a lower risk cannot promote a tool that
 /// does not fit.
 const MIN_RELATIVE_SCORE: f32 = 0.7;
+/// The minimum score, relative to the score of a tool that needs an approval, of a tool that is loaded in its place
+/// because it can be called now. A lower score usually means that the tool does something else.
+const MIN_CALLABLE_SCORE: f32 = 0.85;
 /// The weight of the score for the request's context, relative to the weight of the score for the capability.
 const CONTEXT_WEIGHT: f32 = 0.1;
 /// The maximum number of tools considered for each capability.
@@ -106,7 +109,7 @@ impl Decision {
         let wanted = &params.requirements;
         let available = AvailableTools::new(inner, caller);
         for capability in wanted.capabilities.iter().filter(|one| !one.trim().is_empty()) {
-            let (hits, is_typed) = search(inner, caller, &available, capability, params)?;
+            let (hits, is_typed) = search(caller, &available, capability, params)?;
             let all = candidates(inner, caller, hits, &near, wanted.preferred_risk_level.as_ref());
             decision.choose(inner, caller, capability, all, is_typed, params)?;
         }
@@ -234,7 +237,6 @@ impl Decision {
 
 /// Searches for tools with the requested types; if there are none, searches again with any types.
 fn search(
-    inner: &EndpointsState,
     caller: &Caller,
     available: &AvailableTools<'_>,
     capability: &str,
@@ -244,7 +246,7 @@ fn search(
     let find = |filter: Filter| -> Result<Vec<Hit>, RpcError> {
         let query = ask(caller, capability.trim()).limit(MAX_CANDIDATES).filter(filter);
         let mut hits = available.search(&query.explain(Explain::Yes))?.hits;
-        hits.retain(|hit| fulfils(inner, capability, hit));
+        hits.retain(fulfils);
         Ok(hits)
     };
     let hits = find(typed(&wanted.input_types, &wanted.output_types))?;
@@ -260,9 +262,8 @@ fn ask(caller: &Caller, text: &str) -> Query {
     Query::new(text).principal(&caller.cx().principal)
 }
 
-fn fulfils(inner: &EndpointsState, capability: &str, hit: &Hit) -> bool {
-    let words = hit.reason.as_ref().map_or(&[][..], |reason| &reason.words);
-    let covered = inner.index.coverage(capability, words);
+fn fulfils(hit: &Hit) -> bool {
+    let covered = hit.reason.as_ref().map_or(0.0, |reason| reason.coverage);
     FULFILMENT.iter().any(|(words, score)| covered >= *words && hit.score >= *score)
 }
 
@@ -297,8 +298,18 @@ fn candidates(
         .collect();
     let best = all.iter().map(|one| one.score).fold(0.0, f32::max);
     all.retain(|one| one.score >= best * MIN_RELATIVE_SCORE);
-    let rank = |one: &Candidate| (!one.is_preferred, one.standing != Availability::Callable);
-    all.sort_by(|a, b| rank(a).cmp(&rank(b)).then_with(|| b.score.total_cmp(&a.score)));
+    all.sort_by(|a, b| {
+        b.is_preferred.cmp(&a.is_preferred).then_with(|| b.score.total_cmp(&a.score))
+    });
+    let replaces = |first: &Candidate, one: &Candidate| {
+        one.standing == Availability::Callable
+            && one.is_preferred == first.is_preferred
+            && one.score >= first.score * MIN_CALLABLE_SCORE
+    };
+    let first = all.first();
+    if let Some(at) = first.and_then(|first| all.iter().position(|one| replaces(first, one))) {
+        all[..=at].rotate_right(1);
+    }
     all
 }
 

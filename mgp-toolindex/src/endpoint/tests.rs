@@ -75,7 +75,7 @@ async fn results_have_everything_that_a_call_needs() {
     assert_eq!(first["security"]["risk_level"], "safe");
     assert!(first["relevance_score"].as_f64().is_some_and(|score| score > 0.0 && score <= 1.0));
     assert_eq!(found["total_available"], 4);
-    assert!(found["search_strategy"].is_string() && found["query_time_ms"].is_number());
+    assert!(found["search_strategy"].is_string() && found["query_time_ms"].is_u64());
     for absent in ["trimmed", "tool_id", "reason"] {
         assert!(first[absent].is_null(), "{first}");
     }
@@ -135,6 +135,7 @@ async fn unknown_words_are_refused_with_the_known_ones() {
             "unknown member of `filter` `category`; known: categories, ",
         ),
         (json!({"filter": {"categories": ["musik"]}}), "unknown category `musik`; known: "),
+        (json!({"filter": {"servers": ["fils"]}}), "unknown server `fils`; known: "),
         (
             json!({"query": "q".repeat(70_000)}),
             "`query` has 70000 bytes; at most 65536 are allowed",
@@ -202,12 +203,19 @@ async fn a_tool_without_access_is_not_found_counted_or_named() {
     let params = json!({"filter": {"categories": ["filesystem"]}}).to_string();
     let refused = client.request("mgp/tools/discover", &params).await.unwrap_err();
     assert!(refused.message().ends_with("known: data"), "{refused}");
+    let params = json!({"filter": {"servers": ["files"]}}).to_string();
+    let refused = client.request("mgp/tools/discover", &params).await.unwrap_err();
+    assert!(refused.message().ends_with("unknown server `files`; known: data"), "{refused}");
+    assert!(endpoints.similar_tools(&client.cx, "delete_fil").is_empty());
     let asked = json!({"requirements": {"capabilities": ["delete a file"]}});
     assert_eq!(ask(&mut client, "request", asked).await["status"], "unavailable");
     open.store(true, Ordering::Relaxed);
     counts.fetch_add(1, Ordering::Relaxed);
     let found = ask(&mut client, "discover", json!({"query": "delete a file"})).await;
     assert_eq!((&found["total_available"], names(&found["tools"])[0]), (&json!(4), "delete_file"));
+    let similar = |name| endpoints.similar_tools(&client.cx, name);
+    assert_eq!(similar("delete_fil")[0].name(), "delete_file");
+    assert!(similar("zzz").is_empty() && similar("-").is_empty());
 }
 
 #[tokio::test]

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use super::tool_index::ToolIndex;
 use crate::catalog::{Allowed, CategoryTree, Entry, IndexedTool};
-use crate::lexicon::to_english;
 use crate::search::Filter;
 use crate::tokens::{Exactness, TokenCounter, lean};
 
@@ -66,30 +65,6 @@ impl ToolIndex {
         };
         let tools = within.as_ref().map_or(now.catalog.len(), |within| within.count());
         (tools, self.shared.trees.of(&now, within.as_ref()))
-    }
-
-    /// Returns the share of a text's words that are among `words`, 0 to 1; rare words weigh more.
-    #[must_use]
-    pub fn coverage(&self, text: &str, words: &[String]) -> f32 {
-        let now = self.shared.snapshot();
-        let Some(reader) = &now.keywords else { return 0.0 };
-        let query = self.shared.analyzer.query(&to_english(text));
-        let is_covered = |word: &str| words.iter().any(|covered| covered == word);
-        let (mut covered, mut all) = (0.0, f32::MIN_POSITIVE);
-        let mut weigh = |is_covered: bool, stem: &str| {
-            let weight = reader.idf(stem);
-            all += weight;
-            covered += if is_covered { weight } else { 0.0 };
-        };
-        if query.raw.is_empty() {
-            query.terms.iter().for_each(|term| weigh(is_covered(&term.text), &term.text));
-        } else {
-            query
-                .raw
-                .iter()
-                .for_each(|word| weigh(is_covered(word), &self.shared.analyzer.stem(word)));
-        }
-        covered / all
     }
 
     /// Counts the tokens of all tools that are not counted yet, and returns the number of these tools.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use tantivy::fieldnorm::FieldNormReader;
+use tantivy::index::InvertedIndexReader;
 use tantivy::schema::IndexRecordOption;
 use tantivy::termdict::TermDictionary;
 use tantivy::{DocSet, TERMINATED};
@@ -85,13 +86,26 @@ impl KeywordReader {
 
     /// Returns the tools that have a word among their input or output types.
     pub(crate) fn of_kind(&self, word: &str) -> Result<Bitmap, IndexError> {
+        self.with_word(word, |segment| &segment.body.kinds)
+    }
+
+    /// Returns the tools that have a word in their names.
+    pub(crate) fn of_name(&self, word: &str) -> Result<Bitmap, IndexError> {
+        self.with_word(word, |segment| &segment.body.name.index)
+    }
+
+    fn with_word(
+        &self,
+        word: &str,
+        index: impl Fn(&IndexSegment) -> &InvertedIndexReader,
+    ) -> Result<Bitmap, IndexError> {
         let mut all = Bitmap::with_len(self.addresses.reach());
         for segment in &*self.segments {
-            let kinds = &segment.body.kinds;
-            let Some(info) = kinds.terms().get(word).map_err(tantivy::TantivyError::from)? else {
+            let index = index(segment);
+            let Some(info) = index.terms().get(word).map_err(tantivy::TantivyError::from)? else {
                 continue;
             };
-            let mut postings = kinds
+            let mut postings = index
                 .read_postings_from_terminfo(&info, IndexRecordOption::Basic)
                 .map_err(tantivy::TantivyError::from)?;
             let mut doc = postings.doc();

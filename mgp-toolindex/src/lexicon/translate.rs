@@ -24,6 +24,20 @@ pub(super) const MAX_TRANSLATIONS: usize = 3;
 /// The weights of the English words that replace a foreign word, the most likely one first.
 const WEIGHTS: [f32; MAX_TRANSLATIONS] = [1.0, 0.6, 0.4];
 
+/// Words without a meaning of their own that separate two steps. They become `then`, where a query with several
+/// requests is split.
+const STEP_WORDS: [(Language, &str); 9] = [
+    (Language::Arabic, "ثم"),
+    (Language::Chinese, "然后"),
+    (Language::Chinese, "然後"),
+    (Language::French, "ensuite"),
+    (Language::French, "puis"),
+    (Language::Italian, "poi"),
+    (Language::Japanese, "それから"),
+    (Language::Russian, "затем"),
+    (Language::Spanish, "luego"),
+];
+
 /// The minimum number of letters of a word that is translated inside an English text, or as a part of a longer word.
 const MIN_LETTERS: usize = 4;
 
@@ -135,6 +149,8 @@ struct Read {
 /// The result of looking up a part of a text.
 enum Found {
     Senses(Senses),
+    /// One of [`STEP_WORDS`].
+    Step,
     /// A part that is not in the lexicon.
     Unknown(String),
 }
@@ -207,6 +223,10 @@ impl Reader<'_> {
         };
         if token.is_identifier {
             return None;
+        }
+        let lower = self.word(token).to_lowercase();
+        if step_word(languages, &lower) == Some(lower.len()) {
+            return Some(Read { tokens: 1, found: vec![Found::Step] });
         }
         languages.iter().find_map(|language| {
             self.read_phrase(*language, at).or_else(|| {
@@ -310,6 +330,12 @@ impl Reader<'_> {
         let run = self.word(token);
         let (mut found, mut unknown, mut at) = (Vec::new(), String::new(), 0);
         while let Some(letter) = run[at..].chars().next() {
+            if let Some(length) = step_word(languages, &run[at..]) {
+                push_unknown(&mut unknown, &mut found);
+                found.push(Found::Step);
+                at += length;
+                continue;
+            }
             let known =
                 languages.iter().filter_map(|language| self.lexicon.longest(*language, &run[at..]));
             // Of equally long words, take the one of the first language.
@@ -353,6 +379,12 @@ impl Reader<'_> {
     }
 }
 
+/// Returns the length in bytes of the step word of one of these languages with which a text in lower case begins.
+fn step_word(languages: &[Language], text: &str) -> Option<usize> {
+    let mut words = STEP_WORDS.iter().filter(|(language, _)| languages.contains(language));
+    words.find(|(_, word)| text.starts_with(word)).map(|(_, word)| word.len())
+}
+
 /// Adds a run of unknown characters to the parts.
 fn push_unknown(unknown: &mut String, found: &mut Vec<Found>) {
     if !unknown.is_empty() {
@@ -382,6 +414,7 @@ impl Writer {
         for part in found {
             match part {
                 Found::Unknown(text) => push_word(text, &mut english),
+                Found::Step => push_word("then", &mut english),
                 Found::Senses(senses) => {
                     for (word, weight) in self.lexicon.english(*senses).zip(WEIGHTS) {
                         push_word(word, &mut english);
@@ -433,6 +466,16 @@ mod tests {
         check("¿qué tiempo hace en Madrid?", "weather");
         check("che tempo fa a Roma", "weather");
         check("como está o tempo em Lisboa", "weather");
+    }
+
+    #[test]
+    fn words_that_separate_steps_stay() {
+        check("查询北京的天气，然后发送消息", "weather，then send");
+        check("天気を調べて、それからメールを送って", "weather find、then mail");
+        check("cherche la météo à Paris puis envoie un message", "weather then send message");
+        check("busca el tiempo en Madrid, luego crea un evento", "then create event");
+        check("найди погоду в Москве, затем создай событие", "weather then create");
+        assert_eq!(translate("the nearest poi of this route", &|_| false), None);
     }
 
     #[test]

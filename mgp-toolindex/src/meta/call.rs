@@ -3,6 +3,7 @@
 use mgp_types::RawObject;
 use mgp_types::RpcError;
 use mgp_types::mcp::CallToolParams;
+use mgp_types::service::Params;
 
 use crate::catalog::{Allowed, IndexedTool};
 use crate::error::RequestError;
@@ -34,7 +35,9 @@ impl ForwardedCall {
         index: &ToolIndex,
         allowed: &dyn Allowed,
     ) -> Result<Self, RpcError> {
-        let params: CallToolParams = arguments.get()?;
+        // Only an error needs the second way to decode, which finds the path of the member.
+        let params: CallToolParams =
+            arguments.get().or_else(|_| Params::of("", arguments)?.get())?;
         let server = match params.extra.get("server_id") {
             Some(server) => Some(server.get::<String>()?),
             None => None,

@@ -249,9 +249,12 @@ fn parts_of(text: &str, start: usize, end: usize) -> Vec<Part> {
         } else {
             let is_content = !is_stop_word(&words[at].1.to_lowercase());
             // A verb after `to` (`to book a room`), `can you` (`can you show me`) or `tell me what is` does not begin
-            // another request.
-            let may_open = is_joined
-                || content >= MIN_REQUEST_WORDS && !is_stop_word(&words[at - 1].1.to_lowercase());
+            // another request, and neither does the end of a word with a hyphen (`a T-test for two groups`).
+            let is_inner = before.len() == words[at].0 && before.ends_with(['-', '–']);
+            let may_open = !is_inner
+                && (is_joined
+                    || content >= MIN_REQUEST_WORDS
+                        && !is_stop_word(&words[at - 1].1.to_lowercase()));
             if content > 0 && may_open && opens(&words[at..], is_joined) {
                 let joint = words[at - 1];
                 let end = if is_conjunction(joint.1) { joint.0 } else { words[at].0 };
@@ -436,6 +439,8 @@ mod tests {
         check("list issues, and close", &[]);
         check("Then read the log file", &[]);
         check("version 1.2 of the e.g. file", &[]);
+        check("run a two-sample T-test for the groups", &[]);
+        check("rename the second Trello-list for Anna", &[]);
     }
 
     #[test]

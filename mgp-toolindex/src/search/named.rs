@@ -67,11 +67,39 @@ pub(super) fn find(
     }
     let whole = QueryWords { whole: words.whole.clone(), ..QueryWords::default() };
     let mut near = view.keywords.fuzzy(&whole, MAX_TOOLS, within)?;
+    if !near.is_empty()
+        && let Some(exact) = with_all_words(view, words, within)?
+    {
+        near.retain(|(slot, _)| exact.contains(*slot));
+    }
     for (slot, nearness) in &mut near {
         let name = view.catalog.entry(*slot).map_or(0, |entry| fold_name(entry.name()).len());
         *nearness *= alike(name, words.whole.len());
     }
     Ok(near)
+}
+
+/// Returns the tools in `within` whose names have all words of the query; `None` if there are none.
+///
+/// If there are such tools, the query is spelled correctly, and a tool without one of its words has a similar name only
+/// by chance: `delete note` does not mean `delete_node` if there is an `archive_delete_note`.
+fn with_all_words(
+    view: &View<'_>,
+    words: &QueryWords,
+    within: Option<&Bitmap>,
+) -> Result<Option<Bitmap>, IndexError> {
+    let mut all: Option<Bitmap> = None;
+    for word in &words.raw {
+        let with = view.keywords.of_name(&view.analyzer.stem(word))?;
+        match &mut all {
+            Some(all) => all.and(&with),
+            None => all = Some(with),
+        }
+    }
+    if let (Some(all), Some(within)) = (&mut all, within) {
+        all.and(within);
+    }
+    Ok(all.filter(|all| all.count() > 0))
 }
 
 /// Returns the ratio of the shorter length to the longer one. It is low if the query resembles only one word of a

@@ -95,7 +95,7 @@ pub(super) fn rank_by_evidence(
     // A tool that the query names comes first, except in a semantic search.
     let names: FxHashMap<Slot, f32> = match asked {
         SearchStrategy::Semantic => FxHashMap::default(),
-        _ => named::find(view, text, &plan.parsed.words, within)?.into_iter().collect(),
+        _ => find_named(view, text, &plan.parsed, translation.is_some(), within)?,
     };
     let past = PastCalls::look_up(view, query, &plan.parsed, &plan.strategy, within);
     let named_or_used: Vec<Slot> = names.keys().copied().chain(past.slots()).collect();
@@ -117,7 +117,7 @@ pub(super) fn rank_by_evidence(
             action: Some(actions[at]).filter(|factor| *factor < 1.0),
             is_deprecated: is_deprecated(view, slot),
             is_named: names.contains_key(&slot),
-            ..reason(parsed, &evidence, at, units[at], past.share(slot), view.analyzer)
+            ..reason(parsed, &evidence, at, units[at], past.share(slot), view)
         };
         Ranked {
             slot,
@@ -129,6 +129,27 @@ pub(super) fn rank_by_evidence(
     let hits = hits.collect();
     let fallback = plan.fallback.map(|reason| Fallback { from: asked, reason });
     Ok(Ranking { hits, ran: plan.strategy, fallback, requests: texts })
+}
+
+/// Returns the tools that the query names, each with its nearness.
+///
+/// The words of a translated query are compared before their translations, since they may be misspelled English words:
+/// `fiel` is German. A single word is not, because many foreign words resemble English ones.
+fn find_named(
+    view: &View<'_>,
+    text: &str,
+    parsed: &ParsedQuery<'_>,
+    is_translated: bool,
+    within: Option<&Bitmap>,
+) -> Result<FxHashMap<Slot, f32>, IndexError> {
+    if is_translated {
+        let original = view.analyzer.query(text);
+        let found = named::find(view, text, &original, within)?;
+        if original.raw.len() > 1 && !found.is_empty() {
+            return Ok(found.into_iter().collect());
+        }
+    }
+    Ok(named::find(view, text, &parsed.words, within)?.into_iter().collect())
 }
 
 /// Collects the evidence for the tools that the search finds and for the `known` ones. If no tool contains a word of

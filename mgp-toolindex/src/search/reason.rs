@@ -1,9 +1,8 @@
 //! Computes the reason why a tool was found (MGP §16.5).
 
-use super::Reason;
 use super::evidence::Evidence;
 use super::parsed_query::ParsedQuery;
-use crate::text::Analyzer;
+use super::{Reason, View};
 
 /// Returns the reason why a candidate was found. `at` is the index of the candidate, and `unit` the index of the unit
 /// that the candidate fits best.
@@ -13,24 +12,32 @@ pub(super) fn reason(
     at: usize,
     unit: usize,
     history: Option<f32>,
-    analyzer: &Analyzer,
+    view: &View<'_>,
 ) -> Reason {
     let count = evidence.slots.len();
-    let occurs_at =
-        |term: usize| evidence.word_scores.get(term * count + at).is_some_and(|score| *score > 0.0);
     let occurs = |stem: &str| {
         let mut terms = parsed.words.terms.iter().enumerate();
-        terms.any(|(at, term)| term.text == stem && occurs_at(at))
+        let score = |term: usize| evidence.word_scores.get(term * count + at);
+        terms.any(|(term, own)| own.text == stem && score(term).is_some_and(|score| *score > 0.0))
     };
-    let mut words: Vec<String> =
-        parsed.words.raw.iter().filter(|word| occurs(&analyzer.stem(word))).cloned().collect();
-    if parsed.words.raw.is_empty() {
-        // A text in a script without spaces has no whole words, so its characters and pairs of characters are listed.
-        let terms = parsed.words.terms.iter().enumerate();
-        words.extend(terms.filter(|(at, _)| occurs_at(*at)).map(|(_, term)| term.text.clone()));
+    // A text in a script without spaces has no whole words, so its characters and pairs of characters are listed.
+    let all: Vec<&str> = match &parsed.words.raw[..] {
+        [] => parsed.words.terms.iter().map(|term| &*term.text).collect(),
+        raw => raw.iter().map(String::as_str).collect(),
+    };
+    let (mut words, mut covered, mut sum) = (Vec::new(), 0.0, f32::MIN_POSITIVE);
+    for word in all {
+        let stem = view.analyzer.stem(word);
+        let weight = view.keywords.idf(&stem);
+        sum += weight;
+        if occurs(&stem) {
+            covered += weight;
+            words.push(word.to_owned());
+        }
     }
     Reason {
         words,
+        coverage: covered / sum,
         meaning: evidence.meaning[at],
         clause: (unit > 0).then(|| parsed.units[unit].text.to_owned()),
         server: Some(evidence.server[at]).filter(|server| *server != 0.0),

@@ -78,6 +78,9 @@ pub enum FallbackReason {
 pub struct Reason {
     /// Words of the query that occur in the tool.
     pub words: Vec<String>,
+    /// The share of the query's words that occur in the tool, 0 to 1; rare words weigh more. These are the words after
+    /// translations and corrections, without those that exclude servers.
+    pub coverage: f32,
     /// The cosine between the tool and the query, −1 to 1.
     pub meaning: Option<f32>,
     /// The clause of the query that fits the tool best.

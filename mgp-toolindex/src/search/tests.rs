@@ -171,6 +171,24 @@ fn a_name_is_nearer_than_a_word_of_a_longer_one() {
 }
 
 #[test]
+fn correct_words_of_another_name_are_not_taken_as_typing_errors() {
+    let index = ToolIndex::new();
+    let tools = ["delete_node", "archive_delete_note", "create_table", "gh_create_label"];
+    index.put(ServerEntry::new("x").tools(tools.map(|name| tool(name, "", "a")))).unwrap();
+    for (text, expected) in [
+        ("delete note", "x.archive_delete_note"),
+        ("create label", "x.gh_create_label"),
+        ("delete noed", "x.delete_node"),
+    ] {
+        assert_eq!(ids(&ask(&index, &Query::new(text)))[0], expected, "{text}");
+    }
+    // The words of a hidden tool do not count.
+    let hiding = Hiding(vec!["x.archive_delete_note".to_owned()]);
+    let found = index.search(&Query::new("delete note"), &hiding).unwrap();
+    assert_eq!(ids(&found)[0], "x.delete_node");
+}
+
+#[test]
 fn unknown_words_are_taken_as_typing_errors() {
     let found = ask(&index(), &Query::new("forcast").strategy(SearchStrategy::Keyword));
     assert_eq!(ids(&found), ["world.get_forecast"]);
@@ -192,6 +210,42 @@ fn a_misspelled_word_beside_known_ones_is_corrected() {
     // A word that only a hidden tool has corrects nothing.
     let hidden = [folder];
     assert_eq!(found(misspelled, &hidden), found(unknown, &hidden));
+}
+
+#[cfg(feature = "lexicon")]
+#[test]
+fn steps_in_other_languages_are_separate_requests() {
+    for text in
+        ["cherche la météo à Paris puis envoie un message à Anne", "查询北京的天气，然后发送消息"]
+    {
+        let found = ask(&index(), &Query::new(text));
+        assert_eq!(found.requests.len(), 2, "{text}: {:?}", found.requests);
+    }
+}
+
+#[cfg(feature = "lexicon")]
+#[test]
+fn a_misspelled_name_that_looks_foreign_is_found() {
+    let index = ToolIndex::new();
+    let tools = ["move_card", "read_file", "move_file"].map(|name| tool(name, "", "a"));
+    index.put(ServerEntry::new("x").tools(tools)).unwrap();
+    // The second word is German.
+    assert_eq!(ids(&ask(&index, &Query::new("moev fiel")))[0], "x.move_file");
+}
+
+#[cfg(all(feature = "static-table", feature = "lexicon"))]
+#[test]
+fn coverage_counts_the_words_that_the_search_used() {
+    for (text, expected) in [
+        ("office foldre", "office.list_folder"),
+        ("read a file, but not from Office", "world.read_file"),
+    ] {
+        let query = Query::new(text).strategy(SearchStrategy::Keyword).explain(Explain::Yes);
+        let found = ask(&index(), &query);
+        assert_eq!(ids(&found)[0], expected);
+        let reason = found.hits[0].reason.as_ref().unwrap();
+        assert!(reason.coverage > 0.99, "{text}: {reason:?}");
+    }
 }
 
 #[test]

@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 
 use mgp_toolindex::{
-    Cost, EmbedError, Embedder, Endpoints, MetaTools, Pins, ServerEntry, SessionLimits, Sessions,
-    TokenCounter, ToolEntry, ToolIndex, default_budget, listed_tools,
+    Availability, Cost, EmbedError, Embedder, Endpoints, IndexedTool, MetaTools, Pins, ServerEntry,
+    SessionLimits, Sessions, TokenCounter, ToolEntry, ToolIndex, default_budget, listed_tools,
 };
 use mgp_types::RawObject;
 use mgp_types::mcp::Tool;
 use mgp_types::mgp::{ContextBudget, ContextLevel, RiskLevel, ToolSecurity};
-use mgp_types::service::{Hidden, Principal, Stack, mock, visibility};
+use mgp_types::service::{Context, Hidden, Principal, Stack, mock, visibility};
 use serde_json::{Value, json};
 
 fn tool(name: &str, description: &str) -> ToolEntry {
@@ -67,6 +67,27 @@ async fn a_request_for_too_many_tools_returns_only_tools_of_the_session() {
     let unmet = answer["tools_unavailable"].as_array().unwrap().len();
     assert_eq!(cached.len() + unmet, 12, "{answer}");
     assert_eq!(answer["status"], if unmet == 0 { "fulfilled" } else { "partial" });
+}
+
+#[tokio::test]
+async fn a_tool_that_needs_approval_gives_way_only_to_one_that_fits_as_well() {
+    let standing = |_: &Context, tool: &IndexedTool| match tool.name() {
+        "train_model" => Availability::NeedsApproval { permissions: Vec::new(), how: None },
+        _ => Availability::Callable,
+    };
+    for (name, description, expected) in [
+        ("share_model", "Sends a trained regression model", "pending_approval"),
+        ("train_models", "Train a regression model", "fulfilled"),
+    ] {
+        let index = ToolIndex::new();
+        let tools = [tool("train_model", "Train a regression model"), tool(name, description)];
+        index.put(ServerEntry::new("data").tools(tools)).unwrap();
+        index.put(ServerEntry::new("files").tool(tool("read_file", "Read a file"))).unwrap();
+        let endpoints = Endpoints::new(index, Sessions::new()).availability(standing);
+        let asked = json!({"requirements": {"capabilities": ["train a regression model"]}});
+        let answer = ask(&mut client(&endpoints, "ann"), "request", asked).await;
+        assert_eq!(answer["status"], expected, "{answer}");
+    }
 }
 
 #[tokio::test]
@@ -214,6 +235,7 @@ async fn a_category_none_of_whose_tools_fits_is_not_reported_as_unknown() {
     let index = ToolIndex::new();
     let write = tool("write_table", "Writes a table").categories(["data/tables"]);
     index.put(ServerEntry::new("s").tool(write)).unwrap();
+    index.put(ServerEntry::new("other").tool(tool("ring", "Rings a bell"))).unwrap();
     let mut of_none = client(&Endpoints::new(ToolIndex::new(), Sessions::new()), "ann");
     let mut client = client(&Endpoints::new(index, Sessions::new()), "ann");
     for category in ["tables", "data", "data/tables"] {

@@ -118,6 +118,7 @@ impl ChildCommand {
     }
 
     /// Sets the child's working directory. Default: the working directory of this process.
+    #[doc(alias = "current_dir")]
     pub fn cwd(mut self, directory: impl Into<PathBuf>) -> Self {
         self.cwd = Some(directory.into());
         self

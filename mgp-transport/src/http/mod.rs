@@ -16,8 +16,8 @@ pub use client::{
 pub use credentials::{CredentialRefusal, Credentials, RequestCredentials, RequestTarget};
 pub use guard::{ForbiddenAddress, GuardedFetch, check_address};
 pub use reference::{
-    ReferenceData, ReferenceError, ReferenceReader, ReferenceServer, ReferenceSettings,
-    RemoteReference, digest_file,
+    OriginFault, ReferenceData, ReferenceError, ReferenceReader, ReferenceServer,
+    ReferenceSettings, RemoteReference, digest_file,
 };
 pub use server::{
     AnswerMode, ConnectionLimits, Cors, CorsLayer, HttpBody, HttpConfig, HttpService, Listener,

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use mgp_transport::http::{
-    GuardedFetch, ReferenceData, ReferenceError, ReferenceReader, ReferenceServer,
+    GuardedFetch, OriginFault, ReferenceData, ReferenceError, ReferenceReader, ReferenceServer,
     ReferenceSettings, RemoteReference,
 };
 use mgp_types::service::{Fetch, FetchError, FetchRequest};
@@ -106,6 +106,32 @@ async fn data_of_another_size_than_its_server_named_are_refused() {
         let (_broker, url) = served(ReferenceData::Remote(remote), Some(named)).await;
         let answer = local().fetch(FetchRequest::get(&url)).await.unwrap();
         assert_eq!(answer.status, status, "{named}");
+    }
+}
+
+#[tokio::test]
+async fn a_reader_gets_the_fault_for_which_a_second_server_cannot_read_the_data() {
+    let (origin, url) = served(ReferenceData::Bytes(sample(10).into()), Some(10)).await;
+    let stopped = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let (public, inner) = (Arc::new(GuardedFetch::new().unwrap()), url.clone());
+    for (url, fetch, size, expected) in [
+        (format!("{}/references/x", origin.base_url()), local(), 10, OriginFault::Refused),
+        (format!("http://{stopped}/references/x"), local(), 10, OriginFault::Unreachable),
+        (inner, public, 10, OriginFault::Forbidden),
+        (url, local(), 11, OriginFault::Size),
+    ] {
+        let remote = RemoteReference { url, fetch };
+        let (_second, url) = served(ReferenceData::Remote(remote), Some(size)).await;
+        let remote = RemoteReference { url: url.clone(), fetch: local() };
+        let (_third, through) = served(ReferenceData::Remote(remote), Some(size)).await;
+        for url in [url, through] {
+            let error = ReferenceReader::new(&url, local()).read_to_end().await.unwrap_err();
+            let is_expected = matches!(error, ReferenceError::Origin(fault) if fault == expected);
+            assert!(is_expected, "{expected:?}: {error}");
+            let answer = local().fetch(FetchRequest::get(&url)).await.unwrap();
+            assert_eq!(answer.status, 502);
+            assert_eq!(String::from_utf8_lossy(&answer.body), error.to_string());
+        }
     }
 }
 

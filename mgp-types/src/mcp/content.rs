@@ -2,6 +2,9 @@
 
 use std::borrow::Cow;
 
+#[cfg(feature = "service")]
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+
 use super::Meta;
 use crate::Payload;
 use crate::record::{List, Number, RawObject, open_enum, record, tagged};
@@ -209,9 +212,84 @@ impl ContentBlock {
     }
 }
 
+/// Binary content, which is Base64 in messages.
+#[cfg(feature = "service")]
+impl ContentBlock {
+    /// Creates an image.
+    ///
+    /// ```
+    /// use mgp_types::mcp::ContentBlock;
+    ///
+    /// let image = ContentBlock::image([0x89, b'P', b'N', b'G'], "image/png");
+    /// assert_eq!(image.to_bytes().unwrap(), [0x89, b'P', b'N', b'G']);
+    /// ```
+    #[must_use]
+    pub fn image(bytes: impl AsRef<[u8]>, mime_type: impl Into<String>) -> Self {
+        Self::Image(ImageContent::new(STANDARD.encode(bytes), mime_type))
+    }
+
+    /// Creates audio.
+    #[must_use]
+    pub fn audio(bytes: impl AsRef<[u8]>, mime_type: impl Into<String>) -> Self {
+        Self::Audio(AudioContent::new(STANDARD.encode(bytes), mime_type))
+    }
+
+    /// Returns the bytes of an image, of audio or of an embedded resource; `None` for other blocks, and if the data is
+    /// not Base64.
+    #[must_use]
+    pub fn to_bytes(&self) -> Option<Vec<u8>> {
+        match self {
+            Self::Image(image) => STANDARD.decode(&image.data).ok(),
+            Self::Audio(audio) => STANDARD.decode(&audio.data).ok(),
+            Self::Resource(embedded) => embedded.resource.to_bytes(),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(feature = "service")]
+impl ResourceContents {
+    /// Creates contents from bytes.
+    #[must_use]
+    pub fn bytes(uri: impl Into<String>, bytes: impl AsRef<[u8]>) -> Self {
+        Self { blob: Some(STANDARD.encode(bytes)), ..Self::new(uri) }
+    }
+
+    /// Returns the bytes of the contents, or of their text; `None` if there are none, or if they are not Base64.
+    #[must_use]
+    pub fn to_bytes(&self) -> Option<Vec<u8>> {
+        match (&self.blob, &self.text) {
+            (Some(blob), _) => STANDARD.decode(blob).ok(),
+            (None, text) => text.clone().map(String::into_bytes),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[cfg(feature = "service")]
+    #[test]
+    fn bytes_are_base64_in_messages() {
+        let bytes = [0xfb, 0xff, 0xfe, b'f'];
+        let embedded = EmbeddedResource::new(ResourceContents::bytes("a:b", bytes));
+        for (block, name) in [
+            (ContentBlock::image(bytes, "image/png"), "data"),
+            (ContentBlock::audio(bytes, "audio/wav"), "data"),
+            (ContentBlock::Resource(embedded), "blob"),
+        ] {
+            let json = Payload::of(&block).unwrap();
+            assert!(json.as_str().contains(&format!(r#""{name}":"+//+Zg==""#)), "{json:?}");
+            assert_eq!(block.to_bytes().unwrap(), bytes);
+        }
+        assert_eq!(ContentBlock::text("f").to_bytes(), None);
+        assert_eq!(ContentBlock::Image(ImageContent::new("%", "image/png")).to_bytes(), None);
+        let mut text = ResourceContents::new("a:b");
+        assert_eq!(text.to_bytes(), None);
+        text.text = Some("f".to_owned());
+        assert_eq!(text.to_bytes().unwrap(), b"f");
+    }
 
     #[test]
     fn the_text_of_a_block_is_read_from_its_json_only_if_the_block_has_nothing_else() {

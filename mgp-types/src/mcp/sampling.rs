@@ -83,12 +83,30 @@ record! {
     }
 }
 
-impl CreateMessageResult {
+impl SamplingMessage {
     /// Returns the text of the message; other kinds of blocks are skipped.
     #[must_use]
     pub fn to_text(&self) -> String {
-        self.content.as_slice().iter().filter_map(ContentBlock::as_text).collect()
+        text_of(&self.content)
     }
+}
+
+impl CreateMessageResult {
+    /// Creates a message of the model that consists of one text block.
+    #[must_use]
+    pub fn text(text: impl Into<String>, model: impl Into<String>) -> Self {
+        Self::new(Role::Assistant, ContentBlock::text(text), model)
+    }
+
+    /// Returns the text of the message; other kinds of blocks are skipped.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        text_of(&self.content)
+    }
+}
+
+fn text_of(content: &OneOrMany<ContentBlock>) -> String {
+    content.as_slice().iter().filter_map(ContentBlock::as_text).collect()
 }
 
 #[cfg(test)]
@@ -106,5 +124,7 @@ mod tests {
         let blocks =
             format!(r#"[{{"type":"text","text":"a"}},{use_of},{{"type":"text","text":"b"}}]"#);
         assert_eq!(text_of(&blocks), "ab");
+        let question = SamplingMessage::new(Role::User, ContentBlock::text("two"));
+        assert_eq!(question.to_text(), "two");
     }
 }

@@ -216,9 +216,19 @@ impl<T> OneOrMany<T> {
     }
 }
 
+impl<T> From<T> for OneOrMany<T> {
+    fn from(value: T) -> Self {
+        Self::One(value)
+    }
+}
+
+/// A list with a single value becomes that value, because older peers do not accept lists.
 impl<T> From<Vec<T>> for OneOrMany<T> {
     fn from(values: Vec<T>) -> Self {
-        Self::Many(values)
+        match <[T; 1]>::try_from(values) {
+            Ok([value]) => Self::One(value),
+            Err(values) => Self::Many(values),
+        }
     }
 }
 

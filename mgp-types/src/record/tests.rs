@@ -154,6 +154,14 @@ fn malformed_members_are_preserved() {
 }
 
 #[test]
+fn a_single_value_is_written_without_a_list() {
+    let json = |values: OneOrMany<u8>| serde_json::to_string(&values).unwrap();
+    let written = [json(1u8.into()), json(vec![1u8].into()), json(vec![1u8, 2].into())];
+    assert_eq!(written, ["1", "1", "[1,2]"]);
+    assert_eq!(json(Vec::<u8>::new().into()), "[]");
+}
+
+#[test]
 fn many_unknown_members_are_read_in_linear_time() {
     let members: Vec<_> = (0..50_000).map(|n| format!("\"m{n}\":{n}")).collect();
     let text = format!("{{{}}}", members.join(","));

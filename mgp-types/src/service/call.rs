@@ -92,6 +92,7 @@ impl Call {
         inner.params.remove_hop_members();
         inner.hop = None;
         inner.related = None;
+        inner.cx.received_as.get_or_insert(inner.cx.key);
         inner.cx.key = CallKey::next();
         inner.cx.wire_id = None;
         inner.cx.peer = to;
@@ -229,6 +230,8 @@ pub struct Context {
     pub deadline: Deadline,
     /// Values that outer layers pass to inner layers.
     pub extensions: Extensions,
+    /// The key under which a forwarded call was received: the transport sends the caller's questions with this key.
+    received_as: Option<CallKey>,
 }
 
 impl Context {
@@ -250,6 +253,7 @@ impl Context {
             caller_access: CallerAccess::Unavailable,
             deadline: Deadline::none(),
             extensions: Extensions::default(),
+            received_as: None,
         }
     }
 
@@ -263,7 +267,9 @@ impl Context {
     /// `key` identifies the question within the call. It must be the same each time the handler runs.
     ///
     /// # Errors
-    /// Returns 1000 if the caller cannot be asked (−32021 for a caller of 2026-07-28), else the caller's error.
+    /// Returns 1000 if the caller cannot be asked (−32021 for a caller of 2026-07-28), else the caller's error. A
+    /// [refusal](ErrorCode::is_refusal) has `details.started`, because handlers ask after they have begun; a layer that
+    /// asks before the handler runs should return an error of its own.
     ///
     /// # Cancel safety
     /// Dropping the future withdraws the question.
@@ -285,6 +291,16 @@ impl Context {
         ask: CallerRequest,
         progress: Outlet,
     ) -> Result<Payload, RpcError> {
+        // A handler asks after it has begun. If it returns this error, the call must not seem to have been refused.
+        self.ask_caller(key, ask, progress).await.map_err(RpcError::after_start)
+    }
+
+    async fn ask_caller(
+        &self,
+        key: &str,
+        ask: CallerRequest,
+        progress: Outlet,
+    ) -> Result<Payload, RpcError> {
         if !self.caller.accepts.accepts(ask.method()) {
             return Err(not_offered(self, ask.method()));
         }
@@ -300,8 +316,10 @@ impl Context {
                 cx.key = CallKey::next();
                 cx.outlet = progress;
                 cx.wire_id = None;
-                let call = Call::request(Method::of(ask.method()), params, cx).related(self.key);
-                let reply = peer.send(call).await?;
+                let call = Call::request(Method::of(ask.method()), params, cx);
+                // The stream of the caller's request is known by the key under which the call was received.
+                let received = self.received_as.unwrap_or(self.key);
+                let reply = peer.send(call.related(received)).await?;
                 match reply.as_body() {
                     Some(body) => Ok(body.as_raw().clone()),
                     None => Err(RpcError::internal("the caller answered without a result")),
@@ -364,4 +382,40 @@ fn not_offered(cx: &Context, method: &str) -> RpcError {
         ErrorCode::PERMISSION_DENIED,
         format!("the caller cannot be asked: it does not offer `{name}`"),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mcp::Revision;
+    use crate::method::{ElicitationCreate, ToolsCall};
+    use crate::service::{BoxFuture, Link, Reply, ScopeKind};
+    use crate::sync::Mutex;
+
+    /// A caller that records the call to which a question belongs.
+    #[derive(Default)]
+    struct Caller(Mutex<Option<CallKey>>);
+
+    impl Link for Caller {
+        fn send(&self, call: Call) -> BoxFuture<'static, Result<Reply, RpcError>> {
+            *self.0.lock() = call.related_key();
+            Box::pin(std::future::ready(Ok(Reply::empty())))
+        }
+    }
+
+    #[tokio::test]
+    async fn a_question_of_a_forwarded_call_belongs_to_the_call_that_was_received() {
+        let caller: Arc<Caller> = Arc::default();
+        let peer = Peer::new(Arc::clone(&caller) as Arc<dyn Link>);
+        let mut cx = Context::new(peer.clone(), Scope::new(ScopeKind::Session), Principal::local());
+        let mut facts = PeerInfo::new(Revision::V2025_06_18);
+        facts.accepts.elicitation = true;
+        (cx.caller, cx.caller_access) = (Arc::new(facts), CallerAccess::Peer(peer));
+        let received = cx.key;
+        let call = Call::request(Method::from_static(ToolsCall::METHOD), Params::none(), cx);
+        let forwarded = call.forward(Peer::none()).forward(Peer::none());
+        let ask = CallerRequest::new(ElicitationCreate::METHOD, Payload::empty_object());
+        forwarded.cx().ask("form", ask).await.unwrap();
+        assert_eq!(*caller.0.lock(), Some(received));
+    }
 }

@@ -244,6 +244,8 @@ mod tests {
             let ask = CallerRequest::new("elicitation/create", Payload::empty_object());
             let error = cx.ask("elicitation-1", ask).await.unwrap_err();
             assert_eq!(error.message(), expected);
+            let details = error.as_recovery().unwrap().details.as_ref().unwrap();
+            assert_eq!(details.get("started").unwrap().as_str(), "true", "the handler has begun");
         }
     }
 

@@ -6,8 +6,9 @@ use tokio::sync::mpsc;
 
 use super::BoxFuture;
 use super::write::write_text;
-use crate::mcp::ContentBlock;
-use crate::wire::{Payload, RpcError};
+use crate::mcp::{ContentBlock, ProgressParams};
+use crate::record::{MAX_EXACT, Number};
+use crate::wire::{Id, Payload, RpcError};
 
 /// The channel for partial results of a call. A forwarded call keeps its outlet.
 ///
@@ -146,6 +147,26 @@ impl Chunk {
     }
 }
 
+impl Progress {
+    /// Creates the params of `notifications/progress` for the token of a request.
+    #[must_use]
+    pub fn to_params(&self, token: Id) -> ProgressParams {
+        let mut params = ProgressParams::new(token, whole_or_float(self.progress));
+        params.total = self.total.map(whole_or_float);
+        params.message.clone_from(&self.message);
+        params
+    }
+}
+
+/// Converts a float; a whole number is written as `1`, because some peers read whole numbers only.
+#[expect(clippy::cast_possible_truncation, reason = "the number is whole, and at most 2^53")]
+fn whole_or_float(number: f64) -> Number {
+    if number.fract() == 0.0 && number.abs() <= MAX_EXACT {
+        return Number::from(number as i64);
+    }
+    Number::from(number)
+}
+
 impl OutletItem {
     /// Creates a chunk of text.
     #[must_use]
@@ -246,6 +267,18 @@ impl Outlet {
     }
 
     /// Reports the progress of the call: units done, and total units if known.
+    ///
+    /// A step with a message is an item:
+    ///
+    /// ```
+    /// use mgp_types::service::{ConsumerGone, Outlet, OutletItem, Progress};
+    ///
+    /// # async fn report(outlet: Outlet) -> Result<(), ConsumerGone> {
+    /// let message = Some("copied a file".to_owned());
+    /// let step = Progress { progress: 1.0, message, ..Progress::default() };
+    /// outlet.send(OutletItem::Progress(step)).await
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// Returns [`ConsumerGone`] if the consumer no longer accepts items.

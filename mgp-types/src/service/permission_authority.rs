@@ -27,6 +27,16 @@ pub trait PermissionAuthority: Send + Sync {
     /// Records the permissions that a server declares in a handshake, possibly none.
     fn declared(&self, _server: &ServerId, _permissions: &[Permission]) {}
 
+    /// Returns whether an operator is asked about any of these permissions, so that the decision can take long.
+    fn asks_operator(
+        &self,
+        _cx: &Context,
+        _server: &ServerId,
+        _permissions: &[Permission],
+    ) -> bool {
+        true
+    }
+
     /// Returns the current decisions for a server, without asking an operator.
     fn standing(&self, cx: &Context, server: &ServerId) -> PermissionDecision;
 

@@ -7,7 +7,7 @@ use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
-use crate::record::{Key, text_of};
+use crate::record::{Key, Object, text_of};
 use crate::wire::Payload;
 
 /// A question to the caller: a method and its params.
@@ -71,7 +71,8 @@ impl InputRequired {
         out.push(b'}');
     }
 
-    /// Reads a result that asks for input; returns `None` for other kinds of results.
+    /// Reads a result that asks for input; returns `None` for other kinds of results. The questions keep their order,
+    /// in which a person is asked.
     #[must_use]
     pub fn read(result: &Payload) -> Option<Self> {
         #[derive(serde::Deserialize)]
@@ -83,7 +84,7 @@ impl InputRequired {
         #[derive(serde::Deserialize)]
         struct Result {
             #[serde(rename = "inputRequests", default)]
-            requests: std::collections::BTreeMap<String, Question>,
+            requests: Object,
             #[serde(rename = "requestState", default)]
             state: Option<String>,
         }
@@ -91,20 +92,12 @@ impl InputRequired {
             return None;
         }
         let read: Result = serde_json::from_str(result.as_str()).ok()?;
-        let asks = read
-            .requests
-            .into_iter()
-            .map(|(key, question)| {
-                (
-                    key,
-                    CallerRequest::new(
-                        question.method,
-                        question.params.unwrap_or_else(Payload::empty_object),
-                    ),
-                )
-            })
-            .collect();
-        Some(Self { asks, state: read.state })
+        let asks = read.requests.iter().map(|(key, question)| {
+            let Question { method, params } = question.get().ok()?;
+            let params = params.unwrap_or_else(Payload::empty_object);
+            Some((key.to_owned(), CallerRequest::new(method, params)))
+        });
+        Some(Self { asks: asks.collect::<Option<_>>()?, state: read.state })
     }
 }
 
@@ -196,4 +189,18 @@ pub fn leading_result_type(result: &str) -> Option<&str> {
     }
     let (kind, _) = rest.split_once('"')?;
     (!kind.contains('\\')).then_some(kind)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn questions_keep_the_order_in_which_a_server_asks_them() {
+        let text = r#"{"resultType":"input_required","inputRequests":{"user":{"method":"elicitation/create","params":{"message":"u"}},"city":{"method":"roots/list"}}}"#;
+        let read = InputRequired::read(&Payload::parse(text).unwrap()).unwrap();
+        let keys: Vec<_> = read.asks.iter().map(|(key, _)| key.as_str()).collect();
+        assert_eq!(keys, ["user", "city"]);
+        assert_eq!(read.asks[1].1.params().as_str(), "{}");
+    }
 }

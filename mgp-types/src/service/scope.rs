@@ -78,6 +78,15 @@ impl Scope {
         self.0.kind
     }
 
+    /// Returns whether two calls may come from one client: those of the same connection or session, and all stateless
+    /// requests, which name neither.
+    #[must_use]
+    pub fn may_be_one_client(&self, other: &Self) -> bool {
+        let stays =
+            |scope: &Self| matches!(scope.kind(), ScopeKind::Connection | ScopeKind::Session);
+        self.id() == other.id() || !stays(self) && !stays(other)
+    }
+
     /// Returns the scope's value of type `T`; creates it with `T::default()` on first use.
     #[must_use]
     pub fn state<T: Default + Send + Sync + 'static>(&self) -> Arc<T> {
@@ -163,6 +172,15 @@ impl Drop for EndGuard {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn stateless_requests_may_come_from_one_client_but_two_sessions_do_not() {
+        let [request, session] = [ScopeKind::Request, ScopeKind::Session].map(Scope::new);
+        assert!(request.may_be_one_client(&Scope::new(ScopeKind::Request)));
+        assert!(session.may_be_one_client(&session.clone()));
+        assert!(!session.may_be_one_client(&Scope::new(ScopeKind::Session)));
+        assert!(!session.may_be_one_client(&request));
+    }
 
     #[test]
     fn hooks_run_once_and_late_ones_at_once() {

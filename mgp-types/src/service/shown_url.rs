@@ -56,8 +56,9 @@ fn is_of_scheme(byte: u8) -> bool {
 
 /// Returns whether the text after the host is a port number, or empty.
 fn has_fair_port(host: &str) -> bool {
-    // An IPv6 address contains colons, so only the text after its closing bracket is searched for a port.
-    let after = host.rfind(']').map_or(host, |end| &host[end..]);
+    // An IPv6 address contains colons, and so does a variable with a default (`${HOST:-x.org}`), so only the text after
+    // the closing bracket is searched for a port.
+    let after = host.rfind([']', '}']).map_or(host, |end| &host[end..]);
     after.split_once(':').is_none_or(|(_, port)| port.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
@@ -83,6 +84,7 @@ mod tests {
             "//example.com/x",
             "localhost:8000/mcp",
             "https://example.com/@scope/mcp",
+            "https://${REGION:-eu}.example.com/mcp",
             "example",
             "",
         ] {

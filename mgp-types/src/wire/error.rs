@@ -9,7 +9,7 @@ use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::{ErrorCode, Payload, Recovery};
-use crate::record::Extras;
+use crate::record::{Extras, Object};
 
 /// The error of a call: code, message, recovery hints and further data. Moving it is cheap: it is a single pointer.
 ///
@@ -101,6 +101,20 @@ impl RpcError {
     #[must_use]
     pub fn recovery(mut self, recovery: Recovery) -> Self {
         self.0.recovery = Some(recovery);
+        self
+    }
+
+    /// Notes in the details of the recovery hints that the call had begun, unless they contain that already. Otherwise
+    /// [some codes](ErrorCode::is_refusal) mean that the call did not run.
+    #[must_use]
+    pub fn after_start(mut self) -> Self {
+        if self.code().is_refusal() {
+            let hints = self.0.recovery.get_or_insert_default();
+            let details = hints.details.get_or_insert_with(Object::new);
+            if details.get("started").is_none() {
+                details.insert("started", Payload::from_trusted("true"));
+            }
+        }
         self
     }
 

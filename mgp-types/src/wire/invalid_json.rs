@@ -22,9 +22,11 @@ pub(super) fn reason(error: &serde_json::Error) -> String {
     if let Some(name) = text.strip_prefix("missing field ") {
         return format!("the member {name} is missing");
     }
-    if let Some((found, expected)) =
-        text.strip_prefix("invalid type: ").and_then(|rest| rest.rsplit_once(", expected "))
-    {
+    // Other invalid values are too large for the type of Rust, which the text names.
+    let negative =
+        text.strip_prefix("invalid value: ").filter(|rest| rest.starts_with("integer `-"));
+    let mismatch = text.strip_prefix("invalid type: ").or(negative);
+    if let Some((found, expected)) = mismatch.and_then(|rest| rest.rsplit_once(", expected ")) {
         return format!("expected {}, found {}", of_json(expected), of_json(found));
     }
     text.to_owned()
@@ -60,6 +62,10 @@ mod tests {
             (
                 r#"{"name":"a","list":["x"]}"#,
                 "expected an integer of at least 0, found string \"x\"",
+            ),
+            (
+                r#"{"name":"a","list":[-1]}"#,
+                "expected an integer of at least 0, found integer `-1`",
             ),
             (r#"{"name":"a","inner":true}"#, "expected an object, found boolean `true`"),
         ] {

@@ -4,6 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use clap::{Args, Subcommand};
 use mgp_types::mgp::{KernelApproval, KernelApprovalDecisionParams, Permission};
+use mgp_types::service::Principal;
 use mgp_types::{Extras, Timestamp};
 use serde::Serialize;
 
@@ -124,7 +125,7 @@ impl Render for ApprovalList {
                 one.id.as_str().into(),
                 one.kind.as_str().into(),
                 Cell::from(one.state.as_str()).color(color),
-                one.agent_id.as_deref().or(Some(&one.subject)).into(),
+                caller(one).into(),
                 one.server_id.as_deref().into(),
                 what.into(),
                 one.risk_level.as_ref().map(ToString::to_string).into(),
@@ -482,7 +483,7 @@ async fn typed_line(
         // If the kernel has ended, the next request after the answer reports it.
         for one in all.unwrap_or_default() {
             if one.state == "open" && !known.contains(&one.id) {
-                let agent = one.agent_id.as_deref().unwrap_or(&one.subject);
+                let agent = caller(&one);
                 let what = [one.server_id.as_deref(), one.tool.as_deref()];
                 let what = what.into_iter().flatten().collect::<Vec<_>>().join(".");
                 let note = format!("\n{}: {agent} asks for {what}; [s]kip shows it", one.id);
@@ -503,9 +504,30 @@ fn term_of(word: &str) -> Term {
     }
 }
 
+/// Returns the caller who asks: the agent, and in brackets its user unless that is the local one.
+pub(crate) fn caller(approval: &KernelApproval) -> String {
+    let user = &approval.subject;
+    match &approval.agent_id {
+        Some(agent) if user != Principal::local().subject().as_str() => format!("{agent} ({user})"),
+        Some(agent) => agent.clone(),
+        None => user.clone(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_users_of_one_agent_are_distinguished() {
+        let of = |user: &str, agent: Option<&str>| {
+            let mut asked = KernelApproval::new("a", "call", "open", "?", user, Timestamp::now());
+            asked.agent_id = agent.map(str::to_owned);
+            caller(&asked)
+        };
+        assert_eq!(of("ann", Some("app")), "app (ann)");
+        assert_eq!((of("local", Some("ada")), of("ann", None)), ("ada".into(), "ann".into()));
+    }
 
     #[test]
     fn an_answer_to_a_decided_approval_is_refused_with_the_earlier_decision() {

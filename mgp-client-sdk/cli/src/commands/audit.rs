@@ -158,7 +158,7 @@ fn row(event: &AuditEvent) -> [Cell; 6] {
         "CANCELLED" => Color::Yellow,
         _ => Color::Red,
     };
-    let (mut who, mut what) = (Cell::from(event.actor.id.as_str()), Cell::from(what));
+    let (mut who, mut what) = (Cell::from(who(event)), Cell::from(what));
     who.cut(MAX_CELL);
     what.cut(MAX_CELL);
     [
@@ -169,6 +169,15 @@ fn row(event: &AuditEvent) -> [Cell; 6] {
         what,
         reason(event).into(),
     ]
+}
+
+/// Returns the actor of an event, and in brackets the user for whom it acts, unless that is the local one.
+pub(crate) fn who(event: &AuditEvent) -> String {
+    let actor = &event.actor.id;
+    match event.details.as_ref().map(|details| details.decode::<String>("user")) {
+        Some(Ok(Some(user))) => format!("{actor} ({user})"),
+        _ => actor.clone(),
+    }
 }
 
 /// Returns the holder and the id of the API key that an event is about.
@@ -363,9 +372,13 @@ pub(crate) async fn verify_files(global: &Global) -> CliResult<VerifyResult> {
 
 /// Returns why the log of a state folder cannot be read.
 fn explain(folder: &Path, error: &FolderError) -> String {
+    let has_log = folder.join("audit").is_dir();
+    let folder = folder.display();
     match error {
+        FolderError::Empty(_) if has_log => format!(
+            "`{folder}` has an audit log but no `state.db`, without which the log cannot be verified; restore it from a back-up"
+        ),
         FolderError::Empty(_) => {
-            let folder = folder.display();
             format!("there are no records in `{folder}` yet; name another folder with --state DIR")
         }
         error => error.to_string(),

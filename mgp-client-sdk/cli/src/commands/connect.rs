@@ -397,6 +397,8 @@ pub(crate) async fn run(global: &Global, connect: &Connect) -> CliResult {
     let config = config(global, connect).await?;
     let servers = chosen(connect, &config, &change)?;
     admit_edit(global, &connect.config).await?;
+    // If the folder cannot be used, no file is written.
+    state::create_folder(global)?;
     // Ask the person before any file is written.
     let own = ConfigFile::open(connect.config.file_to_edit()?)?;
     let interactive = interactive(global, connect, &own, agent)?;

@@ -71,6 +71,7 @@ pub(crate) async fn run(global: &Global, doctor: &Doctor) -> CliResult {
         let ids: Vec<_> = ids.chain(broken.iter().map(String::as_str)).collect();
         checks.extend(running.check_others(&ids));
         checks.extend(running.check_project(&doctor.config.sources()));
+        checks.extend(running.check_deliveries());
         let inventory = pins::ToolInventory::new(servers, &reports, broken, &running);
         checks.extend(environment::check(&selected.config));
         checks.extend(environment::check_proxies().await);
@@ -189,7 +190,7 @@ async fn check_config(
     let count = loaded.config.servers.len() + loaded.broken.len();
     if count == 0 {
         let what = "no servers are configured";
-        let fix = "run `mgp import`, or `mgp servers add`";
+        let fix = "run `mgp setup`, or `mgp servers add`";
         checks.push(Check::new("config", Level::Warn, what).with_fix(fix));
     } else {
         let files: Vec<_> = files.iter().map(|file| file.display().to_string()).collect();

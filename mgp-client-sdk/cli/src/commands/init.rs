@@ -84,7 +84,7 @@ const TEMPLATE: &str = r#"# The servers behind `mgp`, and how they are governed.
 # id = "files"
 # command = "npx"
 # args = ["-y", "@modelcontextprotocol/server-filesystem", "${HOME}/projects"]
-# env = { TOKEN = "${FILES_TOKEN}" }     # ${VAR}, ${VAR:-default}, ${file:PATH}, ${cmd:COMMAND}: no secret in clear text
+# env = { TOKEN = "${keyring:FILES}" }   # after `mgp secrets set FILES`; or ${VAR}, ${VAR:-default}, ${file:PATH}, ${cmd:COMMAND}
 #
 # ... or a URL.
 #

@@ -188,7 +188,7 @@ fn render_webhooks(failing: &BTreeMap<String, String>, out: &mut Output) {
 }
 
 /// Returns the webhooks whose last delivery failed, each with the reason.
-fn failing_webhooks(webhooks: Vec<KernelWebhook>) -> BTreeMap<String, String> {
+pub(super) fn failing_webhooks(webhooks: Vec<KernelWebhook>) -> BTreeMap<String, String> {
     let failing = webhooks.into_iter();
     failing.filter_map(|webhook| Some((webhook.url, webhook.last_error?))).collect()
 }

@@ -1,15 +1,17 @@
 //! The command `mgp keys`: manages the API keys of agents that connect over HTTP.
 
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use clap::{Args, Subcommand};
+use mgp_client_sdk::Client;
 use mgp_discovery::{Sources, Trust};
 use mgp_security::Access;
 use mgp_security::auth::{ApiKeys, FileKeys, KeyGrant, KeyRecord};
 use mgp_types::Timestamp;
 use mgp_types::service::Principal;
 use serde::Serialize;
+use tokio::time::sleep;
 
 use super::default_policy::of_config;
 use super::known_names::{KnownNames, elsewhere_remedy};
@@ -22,6 +24,9 @@ use crate::output::{ActionReport, Cell, Color, Output, Render, print, print_note
 use crate::socket_hello::check_agent_name;
 use crate::state_option::shell_word;
 use crate::{state, time_args};
+
+/// The time after which a running kernel has noticed a changed key: it compares the file at most every 250 ms.
+const NOTICE_DELAY: Duration = Duration::from_millis(300);
 
 /// `mgp keys`.
 #[derive(Clone, Debug, Subcommand)]
@@ -191,10 +196,11 @@ pub(crate) async fn run(global: &Global, keys: &Keys) -> CliResult {
             if let Some(end) = add.expires {
                 grant = grant.expires(end);
             }
-            control::admit_change(global).await?;
+            let running = control::admit_and_connect(global).await?;
             let audit = OfflineAudit::open(global).await?;
             let new = open(global).await?.with_audit(operator(), audit.sink()).issue(grant).await?;
             audit.close().await?;
+            noticed(running).await;
             let key = NewKey {
                 id: new.id().to_owned(),
                 key: new.reveal().to_owned(),
@@ -209,10 +215,19 @@ pub(crate) async fn run(global: &Global, keys: &Keys) -> CliResult {
             Ok(())
         }
         Keys::Revoke { id } => {
-            control::admit_change(global).await?;
+            let running = control::admit_and_connect(global).await?;
             revoke(global, id, operator()).await?;
+            noticed(running).await;
             ActionReport::new(&**id, "revoked").print(global)
         }
+    }
+}
+
+/// Waits until the running kernel, if there is one, admits a new key and refuses a revoked one.
+async fn noticed(running: Option<Client>) {
+    if let Some(client) = running {
+        client.close().await;
+        sleep(NOTICE_DELAY).await;
     }
 }
 

@@ -81,6 +81,9 @@ pub(crate) async fn run(global: &Global, report: &ReportArgs) -> CliResult {
         if words == ["webhooks"] {
             // The kernel can have other URLs than the configuration that was read here, so their secrets are not known.
             shown = without_paths(&shown);
+        } else if words == ["approvals", "ls"] {
+            // After the table, each approval is described with the arguments of its call, which can be private.
+            shown.truncate(shown.find("\n\n").unwrap_or(shown.len()));
         }
         add(&mut text, &format!("mgp {}", words.join(" ")), &shown);
     }

@@ -18,7 +18,7 @@ use crate::exit::{CliResult, Failure};
 use crate::hosts::KnownHost;
 use crate::operator::admit_edit;
 use crate::output::{Cell, Color, Output, Render, plural, print, print_note};
-use crate::prompt;
+use crate::{prompt, state};
 
 mod difference;
 pub(crate) mod try_host;
@@ -408,6 +408,8 @@ pub(crate) async fn run(global: &Global, setup: &Setup) -> CliResult {
         None if setup.yes || planned.result.changes_nothing() => None,
         None => ask_at_hosts(global)?,
     };
+    // If the folder cannot be used, no file is written.
+    state::create_folder(global)?;
     let mut result = planned.apply(global, setup, interactive).await?;
     try_host::try_hosts(global, &setup.config, &mut result).await;
     let is_useless = |host: &HostReport| host.ready.unwrap_or(0) == 0 && !host.problems.is_empty();

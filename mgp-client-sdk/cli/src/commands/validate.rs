@@ -13,7 +13,9 @@ use serde_json::Value;
 
 use crate::args::Global;
 use crate::exit::{CliResult, Failure};
-use crate::output::{Cell, Output, Render, plural, print, print_json, print_stderr, write_stdout};
+use crate::output::{
+    Cell, Output, Render, plural, print, print_json, print_note, print_stderr, write_stdout,
+};
 use crate::signals::{Signals, exit_code};
 use crate::time_args;
 
@@ -113,6 +115,7 @@ pub(crate) async fn run(global: &Global, validate: Validate) -> CliResult {
             check_names(&server.judged.only, mgp_validate::rules())?;
             let (target, options) = (target(&server.judged)?, options(&server)?);
             let mut signals = Signals::new()?;
+            print_note(global, "playing the rules; a server that starts slowly takes minutes");
             // At a signal, the processes that the judge started end with its future.
             let report = tokio::select! {
                 report = judge_server(&target, &options) => report,

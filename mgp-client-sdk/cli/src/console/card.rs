@@ -10,6 +10,7 @@ use super::operator::Viewer;
 use super::questions;
 use super::record;
 use super::waiting::{Waiting, tool_id};
+use crate::commands::approvals::caller;
 
 /// The maximum length of a tool's description in an item.
 const MAX_DESCRIPTION: usize = 400;
@@ -37,7 +38,7 @@ pub(super) fn card(console: &Console, viewer: &Viewer, waiting: &Waiting) -> Mar
 
 /// Returns the heading of an approval: who asks for what.
 pub(super) fn heading(viewer: &Viewer, approval: &KernelApproval) -> String {
-    let agent = approval.agent_id.as_deref().unwrap_or(&approval.subject);
+    let agent = caller(approval);
     let server = approval.server_id.as_deref().unwrap_or("-");
     match (approval.kind.as_str(), &approval.tool) {
         ("call", Some(tool)) => plain(&format!("{agent} → {server}.{tool}")),

@@ -64,7 +64,7 @@ impl WrongLogins {
         Self { count: 0, since: now }
     }
 
-    /// Returns whether another login is allowed now. If it is, it counts as a wrong one until
+    /// Returns whether another wrong login is allowed now. If it is, the login counts as a wrong one until
     /// [`give_back`](Self::give_back), so that logins that are checked at the same time cannot exceed the limit.
     fn take(&mut self, now: Instant) -> bool {
         while self.count > 0 && now.duration_since(self.since) >= WRONG_LOGIN_INTERVAL {
@@ -88,7 +88,8 @@ impl WrongLogins {
 }
 
 /// A login that is being checked, and counts as wrong from the start, so that many at once do not exceed the limit. The
-/// count is taken back if the login was not wrong, or if the browser disconnects before the end of the check.
+/// count is taken back if the login was not wrong, or if the browser disconnects before the end of the check. A login
+/// that was not counted has `is_wrong` from the start.
 struct Turn<'a> {
     wrong: &'a Mutex<WrongLogins>,
     is_wrong: bool,
@@ -149,19 +150,18 @@ impl Login {
     }
 }
 
-/// Awaits the check of a login, and counts the login if it was wrong. If too many logins before it were wrong, it is
-/// not checked.
+/// Awaits the check of a login, and counts the login if it was wrong. A wrong login after too many others is refused as
+/// such. A right one is always admitted, so that wrong ones lock no operator out: keys and tokens cannot be guessed.
 async fn counted<T>(
     wrong: &Mutex<WrongLogins>,
     check: impl Future<Output = Result<T, Refused>>,
 ) -> Result<T, Refused> {
-    if !wrong.lock().take(Instant::now()) {
-        return Err(Refused::TooMany);
-    }
-    let mut turn = Turn { wrong, is_wrong: false };
+    let is_counted = wrong.lock().take(Instant::now());
+    let mut turn = Turn { wrong, is_wrong: !is_counted };
     let admitted = check.await;
-    turn.is_wrong = matches!(admitted, Err(Refused::Invalid | Refused::NotOperator));
-    admitted
+    let is_wrong = matches!(admitted, Err(Refused::Invalid | Refused::NotOperator));
+    turn.is_wrong |= is_wrong;
+    if is_wrong && !is_counted { Err(Refused::TooMany) } else { admitted }
 }
 
 /// Checks the credential of an operator, and connects with their rights.
@@ -355,7 +355,7 @@ mod tests {
     async fn wrong_logins_at_the_same_time_do_not_close_the_form_for_longer() {
         let mut wrong = WrongLogins::new(Instant::now());
         let admitted = (0..1000).filter(|_| wrong.take(Instant::now())).count();
-        assert_eq!(u32::try_from(admitted), Ok(MAX_WRONG_LOGINS), "the others are not checked");
+        assert_eq!(u32::try_from(admitted), Ok(MAX_WRONG_LOGINS), "the others are not counted");
         tokio::time::advance(WRONG_LOGIN_INTERVAL).await;
         assert!(wrong.take(Instant::now()));
     }
@@ -386,6 +386,18 @@ mod tests {
             let _ = counted(&wrong, ready(result)).await;
             assert_eq!(wrong.lock().count, count);
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn wrong_logins_lock_no_operator_out() {
+        let wrong = Mutex::new(WrongLogins::new(Instant::now()));
+        let login = |result: Result<(), Refused>| counted(&wrong, ready(result));
+        for _ in 0..MAX_WRONG_LOGINS {
+            assert_eq!(login(Err(Refused::Invalid)).await, Err(Refused::Invalid));
+        }
+        assert_eq!(login(Err(Refused::Invalid)).await, Err(Refused::TooMany));
+        assert_eq!(login(Ok(())).await, Ok(()));
+        assert_eq!(wrong.lock().count, MAX_WRONG_LOGINS, "a login beyond the limit is not counted");
     }
 
     #[test]

@@ -17,7 +17,9 @@ use super::operator::Viewer;
 use super::questions::{Questions, tenant};
 use super::remedy;
 use super::{Console, PageError, Shared, refusal, shown, times};
-use crate::commands::audit::{Entry, all_kinds, key_of, number, reason, short_type, verify_files};
+use crate::commands::audit::{
+    Entry, all_kinds, key_of, number, reason, short_type, verify_files, who,
+};
 
 const PAGE: u64 = 100;
 
@@ -193,7 +195,7 @@ pub(super) fn rows(
                     }
                 }
                 td { (mark(result_word(event))) }
-                td { (plain(&event.actor.id)) @if let Some(tenant) = tenant(event) { div.dim { (plain(&tenant)) } } }
+                td { (plain(&who(event))) @if let Some(tenant) = tenant(event) { div.dim { (plain(&tenant)) } } }
                 td { (plain(&target(event))) }
                 td {
                     (refusal::words(viewer, event)) (remedy::links(console, viewer, questions, event))

@@ -1,13 +1,13 @@
 //! Prints the progress and the result of `mgp demo`.
 
-use std::io::{IsTerminal as _, Write as _};
+use std::io::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use super::steps::{Step, StepResult};
-use crate::output::print_json_line;
+use crate::output::{has_color, print_json_line};
 
 /// A printer of the demo's steps: as text while they run, or as one JSON document at the end.
 pub(super) struct Printer {
@@ -19,8 +19,7 @@ pub(super) struct Printer {
 
 impl Printer {
     pub(super) fn new(json: bool) -> Self {
-        let color = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-        Self { steps: json.then(Vec::new), number: 0, color }
+        Self { steps: json.then(Vec::new), number: 0, color: has_color() }
     }
 
     pub(super) fn begin(&self, folder: &Path) {

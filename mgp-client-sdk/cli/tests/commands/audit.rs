@@ -165,4 +165,10 @@ fn filters_that_match_nothing_and_a_folder_without_records_are_explained() {
     home.fail(2, &unknown, "did you mean `key_added`?");
     home.succeed(&["audit", "query", "--type", "event_unreadable"]);
     home.succeed(&["audit", "query", "--type", "com.example.tick"]);
+    // Without the state, nothing proves that the log is whole.
+    home.succeed(&["access", "grant", "ada", "bench", "--force"]);
+    for name in ["state.db", "state.db-wal", "state.db-shm"] {
+        let _ = fs::remove_file(home.path(".local/state/mgp").join(name));
+    }
+    home.fail(1, &["audit", "verify"], "has an audit log but no `state.db`");
 }

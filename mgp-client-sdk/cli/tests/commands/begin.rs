@@ -63,6 +63,18 @@ fn additions_follow_the_comments_of_the_template() {
     assert!(text.trim_end().ends_with("pinned = [\"a.b\"]"), "{text}");
 }
 
+#[cfg(unix)]
+#[test]
+fn a_server_that_does_not_start_is_added_with_the_ways_to_correct_it() {
+    let home = Home::new();
+    home.write("work/pets.yaml", "");
+    let added = home.run(&["servers", "add", "pets", "--", "sh", "-c", "exit 1", "pets.yaml"]);
+    let shown = format!("{}{}", added.out, added.err);
+    for text in ["/work/pets.yaml`, or add --cwd DIR", "`mgp doctor pets` starts it again"] {
+        assert!(shown.contains(text), "{text}: {shown}");
+    }
+}
+
 #[test]
 fn no_arguments_print_the_help() {
     let home = Home::new();

@@ -143,7 +143,7 @@ fn each_host_has_a_row_of_the_doctor() {
         rows()
     );
     let table = home.run(&["doctor", "--no-start"]).out;
-    assert!(table.contains("1 server configured and not started; 0 tools known"), "{table}");
+    assert!(table.ends_with("1 server configured and not started\n"), "{table}");
 }
 
 #[test]

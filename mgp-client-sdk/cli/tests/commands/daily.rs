@@ -7,6 +7,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Stdio;
 
+use crate::console::{calling, ended, guarded, waiting};
 use crate::world::Home;
 
 /// The log of a kernel that a host started.
@@ -128,6 +129,18 @@ fn a_report_has_no_secrets() {
     let mode = fs::metadata(home.work().join("mgp-report.md")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     home.fail(1, &["report"], "exists");
+}
+
+#[test]
+fn a_report_names_waiting_calls_without_their_arguments() {
+    let kernel = guarded("");
+    let call = calling(&kernel.home, &serde_json::json!({ "message": "a-secret-argument" }));
+    let id = waiting(&kernel.home);
+    kernel.home.succeed(&["report"]);
+    let text = fs::read_to_string(kernel.home.work().join("mgp-report.md")).unwrap();
+    assert!(text.contains(&id) && !text.contains("a-secret-argument"), "{text}");
+    kernel.home.succeed(&["approvals", "deny", &id]);
+    assert!(!ended(call).0);
 }
 
 #[test]

@@ -29,7 +29,7 @@ fn an_empty_home_gets_a_warning_with_the_next_step() {
     let home = Home::new();
     let report = home.json("doctor", &["doctor"]);
     assert_eq!(report["level"], "warn");
-    assert!(printed(&report, "config").contains("mgp import"), "{report}");
+    assert!(printed(&report, "config").contains("run `mgp setup`"), "{report}");
     let shown = home.succeed(&["doctor"]);
     let last = "no server was checked; next: `mgp setup` copies the servers of your hosts";
     assert!(shown.lines().last().unwrap().starts_with(last), "{shown}");
@@ -465,7 +465,13 @@ fn entries_of_hosts_that_start_nothing_are_not_reported_as_ungoverned() {
     let text = fs::read_to_string(&mcp).unwrap();
     fs::write(
         &mcp,
-        text.replacen(off, &format!(r#"{off}, "github": {{}}, "x": {{"command": "x"}}"#), 1),
+        text.replacen(
+            off,
+            &format!(
+                r#"{off}, "github": {{}}, "x": {{"command": "x"}}, "y": {{"command": "y", "env": {{"K": "${{input:my-key}}"}}}}"#
+            ),
+            1,
+        ),
     )
     .unwrap();
     let report = home.json("doctor", &["doctor"]);
@@ -473,6 +479,8 @@ fn entries_of_hosts_that_start_nothing_are_not_reported_as_ungoverned() {
     let why = "`github` of cursor cannot be imported: it has neither a `command` nor a `url`";
     assert!(found.contains(why), "{found}");
     assert!(found.contains("not governed: x\""), "{found}");
+    let fix = "\"run `mgp secrets set MY_KEY`, then run `mgp setup cursor`\"";
+    assert!(found.contains(fix), "{found}");
 }
 
 #[test]
@@ -570,4 +578,16 @@ fn agents_whose_api_may_refuse_names_with_a_dot_are_named_with_the_line_to_write
         let found = printed(&home.json("doctor", &["doctor"]), "names");
         assert_eq!(found, "", "{decided}");
     }
+}
+
+#[test]
+fn the_tokens_of_all_tools_are_the_sum_of_the_lines_also_beside_a_kernel() {
+    let home = Home::new();
+    let server = format!("[[servers]]\nid = 'echo'\ncommand = '{}'\n", program("echo"));
+    home.write(".config/mgp/servers.toml", &server);
+    let kernel = Kernel::on(home, None);
+    until_blocking("the tools are listed", || kernel.server("echo")["tools"].as_u64() > Some(0));
+    let report = kernel.home.json("doctor", &["doctor"]);
+    let line = format!("{} tokens, MCP", report["tokens"]);
+    assert!(printed(&report, "echo").contains(&line), "{report}");
 }

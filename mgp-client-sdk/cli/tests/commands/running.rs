@@ -128,7 +128,7 @@ fn approvals_of_projects_are_recorded_with_and_without_a_kernel() {
 }
 
 #[test]
-fn the_status_names_a_sink_that_takes_no_events() {
+fn status_and_doctor_name_a_sink_that_takes_no_events() {
     let bench = program("workbench");
     let server = format!("[[servers]]\nid = 'bench'\ncommand = '{bench}'\n");
     let sink = "[kernel.audit.sinks.copy]\nfile = 'missing/copy.jsonl'\n";
@@ -137,6 +137,8 @@ fn the_status_names_a_sink_that_takes_no_events() {
         let status = kernel.home.json("status", &["status"]);
         status["findings"].to_string().contains("`kernel.audit.sinks.copy` takes no events")
     });
+    let checked = kernel.home.json("doctor", &["doctor", "--no-start"])["checks"].to_string();
+    assert!(checked.contains("`kernel.audit.sinks.copy` takes no events"), "{checked}");
 }
 
 #[test]

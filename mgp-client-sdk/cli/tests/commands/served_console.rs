@@ -140,6 +140,7 @@ fn only_operators_of_the_kernel_log_in_from_elsewhere() {
     let home = &Home::new();
     let (_, agent) = key(home, &["bob"]);
     let (_, foreign) = key(home, &["mia", "--admin", "--tenant", "acme"]);
+    let (_, admin) = key(home, &["ada", "--admin"]);
     let (browser, _) = served(home, "");
     for (key, status) in [(agent.as_str(), 403), (&foreign, 403), ("mgp_x_y", 401), ("", 401)] {
         let refused = browser.post("/login", &[("key", key)]);
@@ -165,6 +166,8 @@ fn only_operators_of_the_kernel_log_in_from_elsewhere() {
     };
     assert_eq!(closed.status, 429, "{}", closed.body);
     assert!(closed.header("retry-after").is_some());
+    let login = [("key", admin.as_str()), ("next", "/servers")];
+    assert_eq!(browser.with_cookie("").log_in(&login), "/console/servers", "a right key opens it");
 }
 
 #[test]

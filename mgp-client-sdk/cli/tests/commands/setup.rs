@@ -396,6 +396,8 @@ fn setup_shows_no_secret_of_a_hosts_file() {
     for secret in ["sk-live", "pw-3x", "-secret"] {
         assert!(!shown.contains(secret), "{secret}: {shown}");
     }
+    home.succeed(&["undo", "--list"]);
+    assert!(!home.path(".local").exists(), "a command that only looks creates no folder");
 }
 
 #[test]

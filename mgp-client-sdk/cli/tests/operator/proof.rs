@@ -246,7 +246,8 @@ fn a_secret_that_is_typed_at_a_terminal_is_stored_whole_or_refused() {
     let world = World::empty();
     world.config("");
     for (length, is_stored) in [(1500, true), (5000, false)] {
-        let value = "x".repeat(length);
+        // A Ctrl-Z is not a part of the value.
+        let value = "\u{1a}".to_owned() + &"x".repeat(length);
         let mut terminal = Terminal::run(&mgp(&world, &["secrets", "set", "token"]));
         terminal.answer("Value of `token`:", &value);
         let (code, shown) = terminal.end();
@@ -256,4 +257,29 @@ fn a_secret_that_is_typed_at_a_terminal_is_stored_whole_or_refused() {
         let stored: Value = serde_json::from_str(&stored).unwrap();
         assert_eq!(stored["secrets"]["token"], "x".repeat(1500));
     }
+}
+
+#[test]
+fn an_interrupted_question_for_a_secret_leaves_the_terminal_with_its_echo() {
+    let world = World::empty();
+    world.config("");
+    let mut command = Command::new("sh");
+    let script = r#"trap : INT; "$MGP" secrets set token; echo "code $?"; stty -a"#;
+    command.args(["-c", script]).env("MGP", env!("CARGO_BIN_EXE_mgp"));
+    command.envs(mgp(&world, &[]).get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let mut terminal = Terminal::run(&command);
+    terminal.answer("Value of `token`:", "\u{3}");
+    let (_, shown) = terminal.end();
+    assert!(shown.contains("code 130") && shown.contains(" echo "), "{shown}");
+    assert!(!world.state().join("secrets.json").exists());
+}
+
+#[test]
+fn the_demo_prints_no_control_sequences_on_a_dumb_terminal() {
+    let world = World::empty();
+    let mut command = mgp(&world, &["demo"]);
+    command.env("TERM", "dumb").env_remove("NO_COLOR");
+    let (code, shown) = Terminal::run(&command).end();
+    assert!(code == Some(0) && shown.contains("No access by default"), "{code:?} {shown}");
+    assert!(!shown.contains('\u{1b}'), "{shown}");
 }

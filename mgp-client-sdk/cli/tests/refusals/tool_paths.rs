@@ -102,6 +102,23 @@ async fn serving(world: &World) -> (Serving, Caller) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_new_key_works_and_a_revoked_one_does_not_once_the_command_ends() {
+    let world = World::new(SERVERS);
+    let (_serving, ada) = serving(&world).await;
+    let status = async |caller: &Caller| caller.send("GET", "/tools", "").await.unwrap().0;
+    for _ in 0..3 {
+        // The kernel has just looked for changed keys, and does not look again at once.
+        assert_eq!(status(&ada).await, 200);
+        let new = world.json(&["keys", "add", "ben"]);
+        let key = new["key"].as_str().unwrap().to_owned();
+        let ben = Caller { host: ada.host.clone(), key };
+        assert_eq!(status(&ben).await, 200);
+        world.quietly(&["keys", "revoke", new["id"].as_str().unwrap()]);
+        assert_eq!(status(&ben).await, 401);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn tools_are_called_by_plain_http_under_the_same_rules() {
     let world = World::new(SERVERS);
     let (_serving, ada) = serving(&world).await;

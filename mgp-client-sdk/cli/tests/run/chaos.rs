@@ -206,18 +206,20 @@ impl Life {
         acknowledged: &Acknowledged,
     ) -> Option<Duration> {
         let (keeper, server) = self.child(world);
-        let ends = &AtomicBool::new(false);
+        let (ends, kernel_dies) = (&AtomicBool::new(false), &AtomicBool::new(false));
         let hosts = self.hosts.len();
         let (url, kernel, probe) =
             (self.serving.as_ref().map(Serving::url), self.kernel, &mut self.probe);
         thread::scope(|scope| {
             for (number, host) in self.hosts.iter_mut().enumerate() {
                 let name = format!("w-{round}-{number}");
-                scope.spawn(move || Caller { name, acknowledged, ends }.load(host));
+                scope.spawn(move || Caller { name, acknowledged, ends, kernel_dies }.load(host));
             }
             for number in hosts..CLIENTS {
                 let (name, url) = (format!("w-{round}-{number}"), url.clone().unwrap());
-                scope.spawn(move || Caller { name, acknowledged, ends }.load_over_http(&url));
+                scope.spawn(move || {
+                    Caller { name, acknowledged, ends, kernel_dies }.load_over_http(&url);
+                });
             }
             let (granting, deciding) = (world.operator(), world.operator());
             let hands = Hands::new(world);
@@ -245,6 +247,7 @@ impl Life {
                 }
             };
             if killed.ends_the_kernel() {
+                kernel_dies.store(true, Ordering::Release);
                 kill("-KILL", kernel);
             }
             ends.store(true, Ordering::Release);
@@ -299,6 +302,8 @@ struct Caller<'a> {
     name: String,
     acknowledged: &'a Acknowledged,
     ends: &'a AtomicBool,
+    /// Set before the kernel is killed. Later answers can come from the next kernel, to which a host connects again.
+    kernel_dies: &'a AtomicBool,
 }
 
 impl Caller<'_> {
@@ -344,6 +349,10 @@ impl Caller<'_> {
     fn answered(&self, call: u64, word: String, answer: &str) {
         if is_quick(call) {
             assert_eq!(answer, word, "the answer to another call");
+            // The next kernel may record a later call although the killed one lost the record of an earlier call.
+            if self.kernel_dies.load(Ordering::Acquire) {
+                return;
+            }
             let mut quick = self.acknowledged.quick.lock().unwrap();
             quick.entry(self.name.clone()).or_default().push(word);
         } else {

@@ -319,6 +319,9 @@ async fn webhooks_are_added_changed_and_removed_while_the_kernel_runs() {
     let (other_url, other_posted) = receiver(|_, _| 204);
     let world = world("");
     let listed = |expected: &[&str]| {
+        // The path is often a secret.
+        let shown = |url: &&str| format!("{} (one)", url.replace("/hook", "/…"));
+        let expected: Vec<_> = expected.iter().map(shown).collect();
         mgp_testkit::until_blocking("the webhooks are listed", || {
             let listed = mgp(&world, &["webhooks"]);
             let urls = listed.as_array().unwrap().iter().map(|one| one["url"].as_str().unwrap());
@@ -402,6 +405,7 @@ async fn a_webhook_to_this_machine_is_refused_unless_the_operator_allows_it() {
         error.as_str().is_some_and(|error| error.contains("/…` must not be fetched"))
     });
     let failing = mgp(&world, &["status"])["failing_webhooks"].as_object().unwrap().clone();
-    assert!(failing.contains_key(&url), "{failing:?}");
+    let origin = url.rsplit_once('/').unwrap().0;
+    assert!(failing.contains_key(&format!("{origin}/… (test)")), "{failing:?}");
     assert!(posted.try_recv().is_err());
 }

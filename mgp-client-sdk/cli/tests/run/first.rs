@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixListener;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 
 use serde_json::Value;
@@ -262,6 +262,14 @@ fn a_detached_kernel_that_fails_reports_to_its_host_and_its_log() {
     assert_eq!(mode & 0o777, 0o600);
 }
 
+/// Starts an edit of a file by a user whose own kernel has another state folder.
+fn edit_of_another_kernel(world: &World, name: &str) -> Child {
+    let mut edit = Command::new(env!("CARGO_BIN_EXE_mgp"));
+    edit.args(["servers", "add", "new", "--no-grant", "--config"]).arg(world.folder.join(name));
+    edit.args(["--", "/bin/false"]).env("MGP_STATE", world.folder.join("other"));
+    edit.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
 #[test]
 fn a_kernel_that_hangs() {
     let world = World::new("");
@@ -269,12 +277,7 @@ fn a_kernel_that_hangs() {
     let kernel = world.kernel().unwrap();
     kill("-STOP", kernel);
     // With another state folder, only edits of the kernel's own configuration need its consent.
-    let edits = ["other.toml", "mgp.toml"].map(|name| {
-        let mut edit = Command::new(env!("CARGO_BIN_EXE_mgp"));
-        edit.args(["servers", "add", "new", "--no-grant", "--config"]).arg(world.folder.join(name));
-        edit.args(["--", "/bin/false"]).env("MGP_STATE", world.folder.join("other"));
-        edit.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
-    });
+    let edits = ["other.toml", "mgp.toml"].map(|name| edit_of_another_kernel(&world, name));
     check(&world, &["--stdio"], 1, &["does not answer"]);
     let [other, own] = edits.map(|edit| edit.wait_with_output().unwrap());
     kill("-CONT", kernel);
@@ -359,4 +362,7 @@ fn a_kernel_of_another_version_at_the_socket() {
         let output = command(&world, args).output().unwrap();
         reply(&output, 1, &["not a kernel of this version", "--state DIR"]);
     }
+    // This program has no lock of a kernel, so edits that only concern other kernels do not need its consent.
+    let edit = edit_of_another_kernel(&world, "other.toml").wait_with_output().unwrap();
+    assert_eq!(edit.status.code(), Some(0), "{}", text(&edit.stderr));
 }

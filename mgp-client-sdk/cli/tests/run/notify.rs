@@ -71,6 +71,9 @@ fn a_person_learns_once_that_decisions_wait_unless_they_were_made_meanwhile() {
     let id = line.split_once("(id ").unwrap().1.trim_end_matches(')');
     assert_eq!(message["link"], format!("https://mgp.example/console/call/{id}"));
     assert_eq!(message["links"], json!([message["link"]]));
+    let (title, link) = (message["title"].as_str().unwrap(), message["link"].as_str().unwrap());
+    let text = format!("{title}\n{line}\n{link}");
+    assert_eq!(message["text"], text, "chats such as Slack show this member");
     assert!(!first.body.contains("a-secret-argument"), "{}", first.body);
 
     // The same question is not asked again, so no second message is sent.

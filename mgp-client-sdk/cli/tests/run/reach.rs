@@ -310,7 +310,9 @@ fn limits_hold_across_a_reload_a_restart_and_a_kill() {
     let of_rows = recorded["events"].as_array().unwrap().iter().filter(|event| {
         event["target"]["tool_name"] == "rows" && event["details"]["reason"] == "RATE_LIMITED"
     });
-    assert_eq!(of_rows.count(), 1, "one record of four refusals in a minute: {recorded}");
+    let of_rows: Vec<_> = of_rows.collect();
+    assert_eq!(of_rows.len(), 1, "one record of four refusals in a minute: {recorded}");
+    assert!(of_rows[0]["trace_id"].is_string(), "{recorded}");
 }
 
 /// Sends a GET request and returns the response; empty if nothing listens at the address.

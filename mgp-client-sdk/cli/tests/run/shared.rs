@@ -225,7 +225,7 @@ fn callers_without_a_key_are_refused_at_an_address() {
     assert_eq!(kernel.wait().unwrap().code(), Some(0));
     let mut printed = String::new();
     kernel.stderr.take().unwrap().read_to_string(&mut printed).unwrap();
-    let remedy = format!("run `mgp keys add --state {}`", world.state().display());
+    let remedy = format!("run `mgp keys add AGENT --state {}`", world.state().display());
     assert!(printed.contains(&remedy), "{printed}");
 }
 

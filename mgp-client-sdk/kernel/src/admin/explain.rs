@@ -39,28 +39,38 @@ pub(super) async fn explain(
     if result.outcome == ExplainedOutcome::Refuse {
         return Ok(result);
     }
-    let bounds = &kernel.0.fleet.context().bounds;
-    for (limit, is_used_up) in bounds.describe_rates(&agent, &server, &tool) {
-        let mut passed = ExplainedResult::Passed;
-        if is_used_up {
-            passed = ExplainedResult::Refused;
-            (result.outcome, result.code) =
-                (ExplainedOutcome::Refuse, Some(ErrorCode::RATE_LIMITED.0));
-            result.reason = Some(format!("a limit is used up: {limit}"));
-        }
-        result.steps.push(ExplainedStep::new("limits", passed, limit));
-    }
-    let used_up = bounds.used_up(&agent, &server, &tool);
-    for (quota, key) in bounds.describe_quotas(&agent, &server) {
-        let is_used_up = used_up.as_ref().is_some_and(|(_, used_up)| *used_up == key);
-        let passed = if is_used_up { ExplainedResult::Refused } else { ExplainedResult::Passed };
-        result.steps.push(ExplainedStep::new("limits", passed, format!("{quota}: {key}")));
-    }
-    if let Some((error, _)) = used_up {
-        (result.outcome, result.code) = (ExplainedOutcome::Refuse, Some(error.code().0));
-        result.reason = Some(error.message().to_owned());
-    }
+    apply_limits(&kernel, &mut result, &agent, &server, &tool);
     Ok(result)
+}
+
+/// Adds the limits that apply to the call, each as a step. The first one that is used up refuses the call.
+fn apply_limits(
+    kernel: &Kernel,
+    result: &mut KernelExplainResult,
+    agent: &Principal,
+    server: &ServerId,
+    tool: &str,
+) {
+    let bounds = &kernel.0.fleet.context().bounds;
+    let rates = bounds.describe_rates(agent, server, tool).into_iter().map(|(rate, is_used_up)| {
+        let words = || (ErrorCode::RATE_LIMITED, format!("a limit is used up: {rate}"));
+        let refusal = is_used_up.then(words);
+        (rate, refusal)
+    });
+    let quotas = bounds.describe_quotas(agent, server, tool).into_iter().map(|(quota, refusal)| {
+        (quota, refusal.map(|refusal| (refusal.code(), refusal.message().to_owned())))
+    });
+    for (limit, refusal) in rates.chain(quotas) {
+        let passed =
+            if refusal.is_some() { ExplainedResult::Refused } else { ExplainedResult::Passed };
+        result.steps.push(ExplainedStep::new("limits", passed, limit));
+        if let Some((code, reason)) = refusal
+            && result.outcome != ExplainedOutcome::Refuse
+        {
+            (result.outcome, result.code, result.reason) =
+                (ExplainedOutcome::Refuse, Some(code.0), Some(reason));
+        }
+    }
 }
 
 /// Adds to the result what the inbox contains about a call that a person must confirm: a given answer becomes the

@@ -38,6 +38,7 @@ pub(super) async fn approve(
         kernel.governance().review_later(&cx.principal, server.id()).await?;
         return Ok(ChangeResult::new());
     }
+    check_expiry(&params)?;
     let server = find_server(&kernel, &params.server_id)?.id().clone();
     let change = permission_change(server.clone(), params);
     let approved = kernel.governance().permissions().approve(&cx.principal, change).await?;
@@ -50,6 +51,7 @@ pub(super) async fn deny(
     cx: Context,
     params: Params,
 ) -> Result<ChangeResult, RpcError> {
+    check_expiry(&params)?;
     let server = find_server(&kernel, &params.server_id)?.id().clone();
     let change = permission_change(server.clone(), params);
     let denied = kernel.governance().permissions().deny(&cx.principal, change).await?;
@@ -113,6 +115,15 @@ async fn check_revocable(kernel: &Kernel, cx: &Context, id: &ServerId) -> Result
         None => false,
     };
     if has_calls { Ok(()) } else { Err(unknown) }
+}
+
+/// Refuses the name that results use for the time at which a decision expires. If it was ignored like other unknown
+/// members, the decision would be permanent.
+fn check_expiry(params: &Params) -> Result<(), RpcError> {
+    if params.extra.get("expires_at").is_none_or(Payload::is_null) {
+        return Ok(());
+    }
+    Err(RpcError::invalid_params("write `until` instead of `expires_at`"))
 }
 
 fn permission_change(server: ServerId, params: Params) -> PermissionChange {

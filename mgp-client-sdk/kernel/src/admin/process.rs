@@ -1,5 +1,6 @@
 //! Methods for the kernel itself: its process, its sessions and its stop.
 
+use std::error::Error as _;
 use std::path::Path;
 use std::time::Duration;
 
@@ -8,8 +9,9 @@ use mgp_toolindex::name_for;
 use mgp_types::RpcError;
 use mgp_types::method::{KernelReload, KernelStop, Request};
 use mgp_types::mgp::{
-    KernelClient, KernelInfoParams, KernelInfoResult, KernelReloadParams, KernelReloadResult,
-    KernelSession, KernelSessionsParams, KernelSessionsResult, KernelStopParams, KernelStopResult,
+    KernelClient, KernelFinding, KernelInfoParams, KernelInfoResult, KernelReloadParams,
+    KernelReloadResult, KernelSession, KernelSessionsParams, KernelSessionsResult,
+    KernelStopParams, KernelStopResult,
 };
 use mgp_types::service::{
     AgentId, Authority, Context, Peer, Principal, Scope, ScopeKind, ServerId,
@@ -45,6 +47,7 @@ pub(super) async fn info(
     };
     let mut findings = kernel.0.config.findings();
     findings.extend(kernel.0.sinks.findings());
+    findings.extend(audit_finding(&kernel));
     info.findings = findings.into();
     info.agents = kernel.0.config.agents();
     info.variables = named_variables(&kernel.0.config.config());
@@ -59,6 +62,14 @@ pub(super) async fn info(
     });
     info.clients = clients.collect();
     Ok(info)
+}
+
+/// Returns the finding about an audit log that cannot be written, with the reason: every call is refused meanwhile.
+fn audit_finding(kernel: &Kernel) -> Option<KernelFinding> {
+    let failure = kernel.governance().log()?.failure()?;
+    let reason = failure.source().map_or_else(|| failure.to_string(), ToString::to_string);
+    let text = format!("the audit log cannot be written, so every call is refused: {reason}");
+    Some(KernelFinding::new("error", text))
 }
 
 pub(super) async fn sessions(

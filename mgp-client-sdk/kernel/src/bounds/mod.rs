@@ -202,34 +202,20 @@ impl CallBounds {
         })
     }
 
-    /// Returns the error with which a used-up quota would refuse a call by this agent now, with the configuration key
-    /// that raises the quota; `None` if the quotas allow the call.
-    pub(crate) fn used_up(
-        &self,
-        agent: &Principal,
-        id: &ServerId,
-        tool: &str,
-    ) -> Option<(RpcError, String)> {
-        let table = Arc::clone(&self.0.table.read());
-        let server = table.server.get(id.as_str());
-        let configured = server.and_then(|server| server.limits.units_of(tool));
-        let cost = CallCost { configured, stated: self.stated_units(id, tool) };
-        let counted = counted(table.of_agent(agent).map(|bound| &**bound), server, &who(agent));
-        let refusal = self.0.usage.refusal(&counted, cost.units())?;
-        let details = refusal.as_recovery().and_then(|hints| hints.details.clone());
-        let key = details.and_then(|details| details.decode("key").ok().flatten());
-        Some((refusal, key.unwrap_or_default()))
-    }
-
-    /// Describes the quotas that apply to a call: how much of each is used now, and its configuration key.
+    /// Describes the quotas that apply to a call: how much of each is used now, with its configuration key, and the
+    /// error with which a used-up quota would refuse the call now.
     pub(crate) fn describe_quotas(
         &self,
         agent: &Principal,
         id: &ServerId,
-    ) -> Vec<(String, String)> {
+        tool: &str,
+    ) -> Vec<(String, Option<RpcError>)> {
         let table = Arc::clone(&self.0.table.read());
         let (own, server) = (table.of_agent(agent), table.server.get(id.as_str()));
-        self.0.usage.describe(&counted(own.map(|bound| &**bound), server, &who(agent)))
+        let configured = server.and_then(|server| server.limits.units_of(tool));
+        let cost = CallCost { configured, stated: self.stated_units(id, tool) };
+        let counted = counted(own.map(|bound| &**bound), server, &who(agent));
+        self.0.usage.describe(&counted, cost.units())
     }
 
     /// Describes the limits of calls a minute and of running calls that apply to a call: each with its key, and how

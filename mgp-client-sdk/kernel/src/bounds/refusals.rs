@@ -56,9 +56,11 @@ impl RefusalLog {
         let Some(unrecorded) = self.due((who, server.clone(), tool.to_owned(), code)) else {
             return;
         };
+        // The call has not reached the audit layer, which gives a trace to a call without one.
+        let mut cx = cx.clone();
+        let trace = cx.trace_or_new().clone();
         let event = Event::call_limited(&cx.principal, server, tool, code, unrecorded);
-        let event =
-            event.trace(cx.trace.as_deref()).rule(Some(&Rule::new(error.message().to_owned())));
+        let event = event.trace(Some(&trace)).rule(Some(&Rule::new(error.message().to_owned())));
         if let Err(error) = self.audit.record(event.build()).await {
             tracing::warn!(%server, tool, %error, "a refused call is not in the audit log");
         }

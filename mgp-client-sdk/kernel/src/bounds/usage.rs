@@ -169,8 +169,13 @@ impl Usage {
         charged(&self.0.counts.lock(), all, units, now()).err()
     }
 
-    /// Describes how much of each quota is used, with the configuration key of the quota. Counts nothing.
-    pub(super) fn describe(&self, all: &[Counted<'_>]) -> Vec<(String, String)> {
+    /// Describes how much of each quota is used, with the configuration key of the quota, and the error with which the
+    /// quota would refuse a call of this cost. Counts nothing.
+    pub(super) fn describe(
+        &self,
+        all: &[Counted<'_>],
+        units: u64,
+    ) -> Vec<(String, Option<RpcError>)> {
         let (counts, now) = (self.0.counts.lock(), now());
         let mut described = Vec::new();
         for one in all {
@@ -178,12 +183,13 @@ impl Usage {
                 let name = record_name(&counts, &one.who, window.name);
                 let count = count_of(&counts, &name, &window, now);
                 let (period, resets_at) = (window.name, window.resets_at(count.period));
-                let calls = window.calls.map(|quota| ("calls", quota, count.calls));
-                let units = window.units.map(|quota| ("units", quota, count.units));
-                for (of, quota, used) in calls.into_iter().chain(units) {
+                for quota in window.quotas(count, units) {
+                    let Quota { of, max, used, refuses } = quota;
+                    let key = one.table.key(&quota.key(period));
                     let words =
-                        format!("{used} of {quota} {of} per {period}, reset at {resets_at}");
-                    described.push((words, one.table.key(&format!("{of}_per_{period}"))));
+                        format!("{used} of {max} {of} per {period}, reset at {resets_at}: {key}");
+                    let refusal = refuses.then(|| window.exceeded(&quota, count, one.table));
+                    described.push((words, refusal));
                 }
             }
         }
@@ -215,17 +221,40 @@ impl Usage {
     }
 }
 
+/// A quota of a period, compared with a call that may follow.
+struct Quota {
+    /// The counted quantity: `calls` or `units`.
+    of: &'static str,
+    max: u64,
+    used: u64,
+    /// `true` if the quota does not allow the call.
+    refuses: bool,
+}
+
+impl Quota {
+    /// Returns the name of the quota in its configuration table.
+    fn key(&self, period: &str) -> String {
+        format!("{}_per_{period}", self.of)
+    }
+}
+
 impl Window {
+    /// Returns the quotas of this period for a call that costs these units.
+    fn quotas(&self, count: Count, units: u64) -> impl Iterator<Item = Quota> {
+        let (used, sum) = (count.calls, count.units.saturating_add(units));
+        let calls = self.calls.map(|max| Quota { of: "calls", max, used, refuses: used >= max });
+        let used = count.units;
+        let units = self.units.map(|max| Quota { of: "units", max, used, refuses: sum > max });
+        calls.into_iter().chain(units)
+    }
+
     /// Returns a count with one more call and its units added, or the refusal if that exceeds a quota.
     fn charge(&self, mut count: Count, units: u64, table: &LimitTable) -> Result<Count, RpcError> {
-        let sum = count.units.saturating_add(units);
-        if let Some(max) = self.calls.filter(|max| count.calls >= *max) {
-            return Err(self.exceeded("calls", max, count.calls, count.period, table));
+        if let Some(quota) = self.quotas(count, units).find(|quota| quota.refuses) {
+            return Err(self.exceeded(&quota, count, table));
         }
-        if let Some(max) = self.units.filter(|max| sum > *max) {
-            return Err(self.exceeded("units", max, count.units, count.period, table));
-        }
-        (count.calls, count.units) = (count.calls.saturating_add(1), sum);
+        count.calls = count.calls.saturating_add(1);
+        count.units = count.units.saturating_add(units);
         Ok(count)
     }
 
@@ -235,26 +264,19 @@ impl Window {
         Timestamp::from(UNIX_EPOCH.checked_add(end).unwrap_or(UNIX_EPOCH))
     }
 
-    fn exceeded(
-        &self,
-        of: &str,
-        quota: u64,
-        used: u64,
-        period: u64,
-        table: &LimitTable,
-    ) -> RpcError {
+    fn exceeded(&self, quota: &Quota, count: Count, table: &LimitTable) -> RpcError {
         let Self { name, seconds, .. } = self;
-        let key = format!("{of}_per_{name}");
-        let resets_at = self.resets_at(period);
+        let Quota { of, max, used, .. } = quota;
+        let (key, resets_at) = (quota.key(name), self.resets_at(count.period));
         let message = format!(
-            "the quota of {quota} {of} per {name} is used up; it is reset at {resets_at}; \
+            "the quota of {max} {of} per {name} is used up; it is reset at {resets_at}; \
              an operator can raise {}",
             table.quote(&key)
         );
         let mut details = Object::new();
         // Encoding numbers and strings cannot fail.
-        drop(details.encode("quota", &quota));
-        drop(details.encode("used", &used));
+        drop(details.encode("quota", max));
+        drop(details.encode("used", used));
         drop(details.encode("of", of));
         drop(details.encode("period_secs", seconds));
         drop(details.encode("resets_at", &resets_at));
@@ -364,18 +386,20 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_used_part_of_each_quota_is_described() {
+    async fn each_quota_is_described_with_its_used_part_and_its_refusal() {
         let usage = Usage::load(Arc::new(MemoryStore::new())).await.unwrap();
-        let (ann, table) = (limits(3, 10), LimitTable::new("agents.ann.limits"));
+        let (ann, table) = (limits(1, 10), LimitTable::new("agents.ann.limits"));
         let all = [one("ann", &ann, &table)];
         usage.charge(&all, 6).await.unwrap();
-        let described = usage.describe(&all);
-        let begins = ["6 of 10 units per hour, reset at ", "1 of 3 calls per day, reset at "];
-        let keys = ["agents.ann.limits.units_per_hour", "agents.ann.limits.calls_per_day"];
-        assert_eq!(described.len(), 2, "{described:?}");
-        for ((words, key), (begin, expected)) in described.iter().zip(begins.iter().zip(keys)) {
-            assert!(words.starts_with(begin) && key == expected, "{described:?}");
+        let begins = ["6 of 10 units per hour, reset at ", "1 of 1 calls per day, reset at "];
+        let keys = [": agents.ann.limits.units_per_hour", ": agents.ann.limits.calls_per_day"];
+        for (units, refuses) in [(5, [true, true]), (4, [false, true])] {
+            let described = usage.describe(&all, units);
+            assert_eq!(described.len(), 2, "{described:?}");
+            for (at, (words, refusal)) in described.iter().enumerate() {
+                let is_described = words.starts_with(begins[at]) && words.ends_with(keys[at]);
+                assert!(is_described && refusal.is_some() == refuses[at], "{described:?}");
+            }
         }
-        assert_eq!(usage.describe(&all), described, "a description counts nothing");
     }
 }

@@ -151,7 +151,10 @@ impl ForwardedCall<'_> {
         let answer = result_members::finish(dispatcher, cx, server, tool, session, answer);
         match answer.and_then(|reply| links::in_result(dispatcher, cx, server, reply)) {
             Ok(reply) => results.limit(cx, (server.id(), tool.name()), limits, reply),
-            Err(error) => Err(results.limit_error(cx, limits, error)),
+            Err(error) => {
+                let error = result_members::add_hints(cx, server, error);
+                Err(results.limit_error(cx, limits, error))
+            }
         }
     }
 }

@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 use mgp_security::{DefinitionState, Definitions, Refusal, check_version};
 use mgp_toolindex::{AllTools, ForwardedCall, IndexedTool, MetaTool, Resolved, ToolFeature};
 use mgp_types::mcp::{self, CallToolParams};
-use mgp_types::mgp::CallExtension;
+use mgp_types::mgp::{CallExtension, ServerState};
 use mgp_types::service::{Call, Context, Params, ServerId, Target, Visibility as _};
 use mgp_types::{ErrorCode, Object, Payload, RawObject, RpcError};
 
@@ -17,6 +17,9 @@ use super::portable_names;
 use crate::caller_view::VisibleTools;
 use crate::fleet::{FIRST_SYNC_TIMEOUT, FleetContext, ManagedServer};
 use crate::kernel_hops;
+
+/// The maximum length of a name in an error, in bytes.
+const MAX_NAME_BYTES: usize = 80;
 
 /// The members of `params._mgp` that name a server, a session, or the agents of a delegated call (MGP §5.6, §16.5,
 /// §16.7).
@@ -171,7 +174,7 @@ fn check_unique(
 }
 
 fn several_tools(name: &str) -> RpcError {
-    let name = mgp_types::clip(name, 80);
+    let name = mgp_types::clip(name, MAX_NAME_BYTES);
     let message = format!("several tools have the name `{name}`; use a name from `tools/list`");
     RpcError::new(ErrorCode::TOOL_NAME_CONFLICT, message)
 }
@@ -258,7 +261,7 @@ fn naming_params(
     address: &CallAddress,
 ) -> Result<RawObject, RpcError> {
     let params = match meta {
-        Some(MetaTool::Call) => call.tool_arguments().get()?,
+        Some(MetaTool::Call) => forwarded_params(call)?,
         _ => call.params().get()?,
     };
     let Some(server) = &address.server_id else { return Ok(params) };
@@ -267,8 +270,25 @@ fn naming_params(
     RawObject::of(&members)
 }
 
-/// Finds an unknown tool by reading lists that this kernel has not read yet: the list of the server that the call
-/// names, or else those of all servers to which the caller has access.
+/// Returns the arguments of `mgp_tools_call`. Refuses them if they have an unknown member in place of `arguments`, as
+/// the tool would be called without the arguments that its caller wrote there.
+fn forwarded_params(call: &Call) -> Result<RawObject, RpcError> {
+    let params: RawObject = call.tool_arguments().get()?;
+    let members: Object = params.get()?;
+    let is_known = |name: &str| matches!(name, "name" | "server_id") || name.starts_with('_');
+    match members.iter().find(|(name, _)| !is_known(name)) {
+        Some((name, _)) if members.get("arguments").is_none() => {
+            let name = mgp_types::clip(name, MAX_NAME_BYTES);
+            Err(RpcError::invalid_params(format_args!(
+                "unknown member `{name}`; the arguments of the tool belong in `arguments`"
+            )))
+        }
+        _ => Ok(params),
+    }
+}
+
+/// Finds an unknown tool by reading lists that this kernel has not read yet, or not since a change was announced: the
+/// list of the server that the call names, or else those of all servers to which the caller has access.
 pub(super) async fn find_unread(
     dispatcher: &Dispatcher,
     call: &mut Call,
@@ -290,7 +310,8 @@ pub(super) async fn find_unread(
     let named = wanted.server(all.values());
     let is_wanted = |server: &&Arc<ManagedServer>| match named {
         Some(named) => Arc::ptr_eq(named, server),
-        None => server.lists_may_be_outdated(),
+        // A connected server may have announced a change of its tools that was not read yet.
+        None => server.lists_may_be_outdated() || server.state() == ServerState::Connected,
     };
     let unread: Vec<_> = all.values().filter(is_wanted).filter(may_use).collect();
     join_all(unread.iter().map(|server| {
@@ -309,7 +330,13 @@ pub(super) async fn find_unread(
             });
             let starting = unread.iter().filter(|server| server.is_starting());
             let starting: Vec<_> = starting.map(|server| format!("`{}`", server.id())).collect();
-            Err(failure.unwrap_or_else(|| name_starting(error, &starting)))
+            let own_name = named.and_then(|server| wanted.name_at(server.id()));
+            let similar =
+                || similar_names(dispatcher, &cx, own_name.unwrap_or(wanted.name.as_str()));
+            Err(failure.unwrap_or_else(|| {
+                let error = name_similar(error, &wanted.name, &similar());
+                name_starting(error, &starting)
+            }))
         }
         resolved => resolved,
     }
@@ -344,6 +371,26 @@ impl WantedTool {
         };
         all.filter(is_named).max_by_key(|server| server.id().as_str().len())
     }
+}
+
+/// Returns the names of the tools that a caller may mean by an unknown name.
+fn similar_names(dispatcher: &Dispatcher, cx: &Context, name: &str) -> Vec<String> {
+    let tools = dispatcher.parts().search.similar_tools(cx, name).into_iter();
+    let shown =
+        |tool: IndexedTool| dispatcher.shown_tool(cx, &tool.server_id().into(), tool.name());
+    tools
+        .filter_map(shown)
+        .map(|name| format!("`{}`", mgp_types::clip(&name, MAX_NAME_BYTES)))
+        .collect()
+}
+
+/// Adds similar names to the error about an unknown tool.
+fn name_similar(error: RpcError, name: &str, similar: &[String]) -> RpcError {
+    if similar.is_empty() {
+        return error;
+    }
+    let name = mgp_types::clip(name, MAX_NAME_BYTES);
+    error.with_message(format!("unknown tool `{name}`; did you mean {}?", similar.join(" or ")))
 }
 
 /// Adds the servers that are still being started to the error about an unknown tool.

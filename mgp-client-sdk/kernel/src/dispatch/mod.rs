@@ -35,7 +35,7 @@ use std::sync::Arc;
 use futures_util::future::Either;
 use mgp_discovery::list_router;
 use mgp_lifecycle::Transactions;
-use mgp_security::KernelToolsLayer;
+use mgp_security::{Governance, KernelToolsLayer, Replay};
 use mgp_types::method::{Request as _, ToolsCall, ToolsList, ToolsValidate};
 use mgp_types::mgp::ExtensionSet;
 use mgp_types::service::{Router, Stack};
@@ -86,7 +86,8 @@ pub(super) fn router(
         .merge(admin)
         // `transaction/*` and `mgp/tx/*`
         .merge(transactions.map(Transactions::router).unwrap_or_default());
-    let tool_calls = tool_call_service(dispatcher, methods.clone().merge(system));
+    let only_tools = system.merge(replay_router(&context.governance));
+    let tool_calls = tool_call_service(dispatcher, methods.clone().merge(only_tools));
     let (for_list, for_validate) = (dispatcher.clone(), dispatcher.clone());
     methods
         .route(ToolsCall::METHOD, tool_calls)
@@ -99,6 +100,12 @@ pub(super) fn router(
         })
         // Resources, prompts, skills, completion and roots.
         .merge(server_features::router(dispatcher))
+}
+
+/// Returns the router of `mgp.audit.replay`, which operators call as a tool; it is empty if the kernel has no log.
+fn replay_router(governance: &Governance) -> Router {
+    let Some(log) = governance.log() else { return Router::new() };
+    Replay::new(Arc::new(log.clone()), Arc::clone(governance.audit())).router()
 }
 
 /// Returns the service for `tools/call`. It looks for the tool first among the methods of the kernel, then among the

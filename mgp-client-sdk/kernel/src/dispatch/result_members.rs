@@ -4,7 +4,7 @@ use mgp_toolindex::IndexedTool;
 use mgp_types::mcp::Meta;
 use mgp_types::proposal::{Member as _, ResultMembers, SessionState, Suggestion};
 use mgp_types::service::{Call, Context, Reply, ServerId};
-use mgp_types::{Extras, Payload, RpcError};
+use mgp_types::{Extras, Payload, Recovery, RpcError};
 
 use super::dispatcher::Dispatcher;
 use crate::fleet::ManagedServer;
@@ -48,7 +48,33 @@ pub(super) fn finish(
     }
     let reply = answer?;
     provenance::add_hop(cx, server.id(), &reply)?;
-    fit_result(dispatcher, cx, server, tool.name(), reply)
+    let reply = fit_result(dispatcher, cx, server, tool.name(), reply)?;
+    if cx.caller.supports_mgp() { Ok(reply) } else { without_mgp(reply) }
+}
+
+/// Adds the default recovery hints to an error of MGP whose server negotiated MGP and sent no hints (§14.4).
+pub(super) fn add_hints(cx: &Context, server: &ManagedServer, error: RpcError) -> RpcError {
+    let lacks_hints = error.as_recovery().is_none() && !server.extensions(cx).is_empty();
+    match Recovery::default_for(error.code()).filter(|_| lacks_hints) {
+        Some(hints) => error.recovery(hints),
+        None => error,
+    }
+}
+
+/// Removes the member `_mgp` that a server put into a result whose caller speaks plain MCP.
+///
+/// # Errors
+/// −32603 if the result cannot be written as JSON.
+fn without_mgp(reply: Reply) -> Result<Reply, RpcError> {
+    const MGP: &str = "_mgp";
+    match reply {
+        Reply::Complete(body) if body.get(MGP).is_some() => {
+            let mut members: Extras = Reply::Complete(body).get()?;
+            members.remove(MGP);
+            Reply::of(&members)
+        }
+        reply => Ok(reply),
+    }
 }
 
 /// Adapts the members that a server added to a result for the caller: removes those of proposals that the caller did

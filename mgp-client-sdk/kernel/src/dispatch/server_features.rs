@@ -421,7 +421,7 @@ pub(super) fn ambiguous(cx: &Context, what: &str, name: &str, names: &[String]) 
     let quoted = |name: &str| format!("`{}`", clip(name, MAX_QUOTED_BYTES));
     let names: Vec<_> = names.iter().take(MAX_NAMES).map(|name| quoted(name)).collect();
     let message = format!(
-        "several servers have the {what} {}; use one of {}",
+        "the {what} {} can belong to several servers; use one of {}",
         quoted(name),
         names.join(", ")
     );

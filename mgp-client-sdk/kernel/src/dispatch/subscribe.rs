@@ -2,11 +2,12 @@
 
 use async_trait::async_trait;
 use mgp_server_sdk::{ResourceSubscriber, ResourceSubscription};
-use mgp_types::RpcError;
 use mgp_types::service::Context;
+use mgp_types::{ErrorCode, RpcError};
 
 use super::dispatcher::Dispatcher;
 use super::server_features::{find_resource, unknown_resource};
+use crate::fleet::{SessionKind, SessionUse};
 
 #[async_trait]
 impl ResourceSubscriber for Dispatcher {
@@ -16,8 +17,17 @@ impl ResourceSubscriber for Dispatcher {
             return Err(unknown_resource(cx, uri));
         }
         let (server, uri) = (found.entry.server, found.entry.key);
-        let (source, client) = server.wake_to_subscribe(cx).await?;
+        let (source, client) = server.wake_to_subscribe(cx, SessionUse::Subscription).await?;
         let subscriptions = &self.parts().fleet.context().subscriptions;
-        subscriptions.subscribe(source, &client, &uri).await
+        let is_legacy = source.session == SessionKind::Legacy;
+        match subscriptions.subscribe(source, &client, &uri).await {
+            // Servers on some SDKs accept subscriptions in the modern era only.
+            Err(error) if is_legacy && error.code() == ErrorCode::METHOD_NOT_FOUND => {
+                let of = SessionUse::ModernSubscription;
+                let (source, client) = server.wake_to_subscribe(cx, of).await?;
+                subscriptions.subscribe(source, &client, &uri).await
+            }
+            outcome => outcome,
+        }
     }
 }

@@ -16,7 +16,7 @@ use mgp_discovery::{
 use mgp_server_sdk::{EventHub, EventReader, ReadEvent};
 use mgp_transport::http::Proxy;
 use mgp_types::mgp::{KernelWebhook, KernelWebhookFailure, Severity};
-use mgp_types::service::{Fetch as _, FetchRequest};
+use mgp_types::service::{Fetch as _, FetchRequest, shown_origin};
 use mgp_types::store::{Change, Store, StoreError};
 use mgp_types::sync::Mutex;
 use mgp_types::{Backoff, Payload, RpcError, Timestamp};
@@ -101,13 +101,13 @@ pub(super) struct SenderContext {
     pub(super) command_option: LateText,
 }
 
-/// A text that is not set before this process serves clients.
+/// A text that the program sets when the kernel begins to serve clients; empty until then, or if it does not apply.
 pub(super) type LateText = Arc<OnceLock<String>>;
 
 /// A delivery of events to one receiver, with the count of accepted events.
 pub(super) struct Delivery {
     pub(super) name: String,
-    /// The text that operators see for the receiver: the URL of a webhook, or the name of the delivery.
+    /// The text that operators see for the receiver: host and name of a webhook, or the name of the delivery.
     target: String,
     reader: Mutex<Option<EventReader>>,
     state: Mutex<DeliveryState>,
@@ -267,7 +267,8 @@ fn start(
     outbound: Outbound,
 ) -> (Arc<Delivery>, JoinSet<()>) {
     let target = match &outbound {
-        Outbound::Webhook(config) => config.url.clone(),
+        // The path is not shown either, because it is often a secret; the name distinguishes webhooks of one host.
+        Outbound::Webhook(config) => format!("{} ({name})", shown_origin(&config.url)),
         // Topics and addresses are not shown, because everyone who knows a topic can read its messages.
         Outbound::Notify(..) => name.clone(),
     };

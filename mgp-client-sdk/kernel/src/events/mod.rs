@@ -1,7 +1,7 @@
 //! The kernel's events: those that it emits itself, and those that it forwards from its servers (MGP §13).
 //!
-//! A subscriber receives an event only if it also sees the server or tool of the event in lists; operators receive all
-//! events.
+//! A subscriber receives an event only if it also sees the server or tool of the event in lists, and no event about a
+//! call of another caller; operators receive all events.
 
 mod deliveries;
 mod forward;
@@ -239,6 +239,7 @@ impl PublishedCall<'_> {
         subject.server = Some(self.server.clone());
         subject.tool = Some(self.tool.to_owned());
         subject.tenant = Some(self.cx.principal.tenant().clone());
+        subject.owner = Some(self.cx.principal.clone());
         let mut data = String::with_capacity(self.facts.len() + ADDED_CAPACITY);
         data.push_str(&self.facts);
         add(&mut data);
@@ -291,7 +292,7 @@ impl CallFacts<'_> {
 }
 
 /// Returns whether a caller that is not an operator is allowed to see an event, i.e. sees the event's server or tool in
-/// lists.
+/// lists, and the event is not about another caller.
 fn may_see(view: &CallerView, cx: &Context, subject: &EventSubject) -> bool {
     let is_foreign = subject.owner.as_ref().is_some_and(|owner| *owner != cx.principal)
         || subject.tenant.as_ref().is_some_and(|tenant| tenant != cx.principal.tenant());

@@ -6,7 +6,7 @@ use mgp_security::AuditLog;
 use mgp_server_sdk::{EventDraft, EventSubject};
 use mgp_types::ErrorCode;
 use mgp_types::mgp::{AuditEvent, EventType, Severity};
-use mgp_types::service::{ServerId, TenantId};
+use mgp_types::service::{Principal, ServerId, TenantId};
 use mgp_types::{Object, Payload};
 use serde::Serialize;
 use tokio::sync::broadcast::{Receiver, error::RecvError};
@@ -130,8 +130,8 @@ fn draft(record: &AuditEvent) -> Option<EventDraft> {
             details.insert(name, value.clone());
         }
     }
-    let tenant = record.details.as_ref().and_then(|details| details.get("tenant"));
-    let tenant = tenant.and_then(|tenant: &Payload| tenant.get::<String>().ok());
+    let text = |name: &str| record.details.as_ref()?.get(name)?.get::<String>().ok();
+    let tenant = text("tenant");
     let data = SecurityData {
         event_type: record.event_type.as_str(),
         server_id: server,
@@ -144,7 +144,30 @@ fn draft(record: &AuditEvent) -> Option<EventDraft> {
     let mut subject = EventSubject::default();
     subject.server = server.map(ServerId::from);
     subject.tool = tool.map(str::to_owned);
-    subject.tenant = Some(TenantId::from(tenant.as_deref().unwrap_or("local")));
+    let local = Principal::local();
+    let of_tenant = tenant.as_deref().unwrap_or(local.tenant().as_str());
+    subject.tenant = Some(TenantId::from(of_tenant));
+    // A changed definition is not about a caller.
+    if channel != DEFINITION_CHANGED {
+        let actor = &record.actor;
+        // A decision is about the caller whose request was decided.
+        let (agent, user) = match text("asked_by").filter(|_| channel == APPROVAL_DECIDED) {
+            Some(asked_by) => match text("asked_for") {
+                Some(user) => (Some(asked_by), user),
+                None => (None, asked_by),
+            },
+            None if actor.kind == "agent" => {
+                let user = text("user").unwrap_or_else(|| local.subject().to_string());
+                (Some(actor.id.clone()), user)
+            }
+            None => (None, actor.id.clone()),
+        };
+        let owner = Principal::new(of_tenant, user.as_str());
+        subject.owner = Some(match agent {
+            Some(agent) => owner.agent(agent.as_str()),
+            None => owner,
+        });
+    }
     let draft = EventDraft::new(channel).severity(severity).data(&data).ok()?;
     Some(draft.timestamp(record.timestamp.clone()).subject(subject))
 }

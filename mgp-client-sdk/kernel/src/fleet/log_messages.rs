@@ -87,14 +87,16 @@ pub(super) fn forward_log(
     }
     if let Some(first) = calls.first() {
         let is_one = calls.iter().all(|call| {
-            call.cx.principal == first.cx.principal && call.cx.scope.id() == first.cx.scope.id()
+            call.cx.principal == first.cx.principal
+                && call.cx.scope.may_be_one_client(&first.cx.scope)
         });
         if !is_one {
             tracing::debug!(%server, "log message dropped: calls of several callers are in flight");
             return;
         }
-        // Send the message only once: all calls of a client share one log.
-        let taker = calls.iter().find(|call| Logger::of(&call.cx).wants(level));
+        // Send the message only once: all calls of a client share one log. The caller of an old call may never return
+        // with the answer to a question.
+        let taker = calls.iter().rev().find(|call| Logger::of(&call.cx).wants(level));
         if let Some(call) = taker
             && call.inbox.push(OutletItem::Log(params)) == QueueRoom::Full
         {

@@ -381,9 +381,8 @@ impl ManagedServer {
         self.isolated.is_some()
     }
 
-    /// Connects the session of the shared instance that serves a caller.
-    ///
-    /// A server that failed too often stays stopped until an operator starts it.
+    /// Connects the session of the shared instance that serves a caller. A server that failed too often stays stopped
+    /// until an operator starts it.
     async fn wake_shared(
         &self,
         cx: &Context,
@@ -404,14 +403,17 @@ impl ManagedServer {
     }
 
     /// Returns the client over which to request a subscription, and the source that identifies its notifications.
-    pub(crate) async fn wake_to_subscribe(&self, cx: &Context) -> Result<(Source, Client), Error> {
-        let client = self.wake_for(cx, SessionUse::Subscription).await?;
-        let owner = self.is_isolated().then(|| cx.principal.clone());
-        let sessions = match &self.isolated {
-            None => self.shared.kind_of(&client),
-            Some(instances) => instances.kind_of(&cx.principal, &client),
+    pub(crate) async fn wake_to_subscribe(
+        &self,
+        cx: &Context,
+        of: SessionUse,
+    ) -> Result<(Source, Client), Error> {
+        let client = self.wake_for(cx, of).await?;
+        let (owner, session) = match &self.isolated {
+            None => (None, self.shared.kind_of(&client)),
+            Some(all) => (Some(cx.principal.clone()), all.kind_of(&cx.principal, &client)),
         };
-        Ok((Source { server: self.id.clone(), owner, session: sessions }, client))
+        Ok((Source { server: self.id.clone(), owner, session }, client))
     }
 
     /// Opens the legacy session again to restore its subscriptions.

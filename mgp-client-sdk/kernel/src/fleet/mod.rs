@@ -52,7 +52,7 @@ pub(super) use managed_server::ManagedServer;
 pub use offer::{offer_callers, offer_extensions};
 pub(super) use refresh_queue::{ListGroup, StaleLists};
 pub(super) use servers::Fleet;
-pub(super) use session::SessionUse;
+pub(super) use session::{SessionKind, SessionUse};
 pub(super) use stopped_owners::StoppedOwners;
 pub use stored_lists::forget_stored_lists;
 pub(super) use stored_lists::load as load_stored_lists;

@@ -78,6 +78,8 @@ pub(super) struct RefreshQueue {
 #[derive(Default)]
 struct Queue {
     waiting: BTreeSet<ListGroup>,
+    /// The list that is being read.
+    reading: Option<ListGroup>,
     has_reader: bool,
     retries: BTreeMap<ListGroup, Backoff>,
     /// The lists that have a running retry timer. A list has only one timer, however often the server announces
@@ -117,12 +119,15 @@ impl RefreshQueue {
     }
 
     /// Returns a receiver that ends after the read of a list that waits for it, which then does not wait for the end of
-    /// a pause; `None` if the list does not wait to be read.
+    /// a pause; a list that is being read is read again, unless its last read failed. Otherwise returns `None`.
     pub(super) fn observe_waiting(&self, group: ListGroup) -> Option<oneshot::Receiver<()>> {
         let mut queue = self.queue.lock();
-        if !queue.waiting.contains(&group) {
+        // If the last read failed, this one may not be answered either.
+        let is_reading = queue.reading == Some(group) && !queue.errors.contains_key(&group);
+        if !is_reading && !queue.waiting.contains(&group) {
             return None;
         }
+        queue.waiting.insert(group);
         let (observer, read) = oneshot::channel();
         queue.observers.entry(group).or_default().push(observer);
         queue.pauses.remove(&group);
@@ -162,6 +167,7 @@ impl RefreshQueue {
             Some((Some(until), _)) => Err(until),
             Some((None, group)) => {
                 queue.waiting.remove(&group);
+                queue.reading = Some(group);
                 Ok(Some(group))
             }
             None => {
@@ -178,9 +184,14 @@ impl RefreshQueue {
 
     /// Notes that a read of a list has ended, and begins the pause before the next one: a server that announces changes
     /// all the time must not occupy the kernel. The pause is as long as the read, within bounds. It doubles as long as
-    /// the server keeps announcing changes and its list stays the same.
+    /// the server keeps announcing changes and its list stays the same. There is none while a caller waits for the next
+    /// read.
     pub(super) fn note_read(&self, group: ListGroup, begun: Instant) {
         let mut queue = self.queue.lock();
+        queue.reading = None;
+        if queue.observers.contains_key(&group) {
+            return;
+        }
         let length = match queue.pauses.get(&group) {
             Some(last) if begun < last.until + last.length => {
                 (last.length * 2).min(MAX_UNCHANGED_PAUSE)
@@ -251,6 +262,22 @@ mod tests {
         assert_eq!(late.try_recv(), Err(TryRecvError::Closed));
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn a_list_that_a_caller_asks_for_while_it_is_read_is_read_again_without_a_pause() {
+        let queue = RefreshQueue::default();
+        queue.push(ListGroup::Tools);
+        assert_eq!(queue.next().await, Some(ListGroup::Tools));
+        let begun = Instant::now();
+        let mut read = queue.observe_waiting(ListGroup::Tools).unwrap();
+        queue.note_read(ListGroup::Tools, begun);
+        assert_eq!(queue.next().await, Some(ListGroup::Tools));
+        assert!(begun.elapsed().is_zero());
+        drop(queue.take_observers(ListGroup::Tools));
+        assert_eq!(read.try_recv(), Err(TryRecvError::Closed));
+        queue.note_read(ListGroup::Tools, begun);
+        assert!(queue.observe_waiting(ListGroup::Tools).is_none());
+    }
+
     /// Notes a read of the tools that takes a number of milliseconds; returns the milliseconds of the pause after it.
     async fn pause_after(queue: &RefreshQueue, read: u64) -> u128 {
         let begun = Instant::now();
@@ -287,6 +314,7 @@ mod tests {
             ends_wait(&queue);
             assert!(next.await.unwrap().is_some());
             assert!(begun.elapsed().is_zero());
+            drop(queue.take_observers(ListGroup::Tools));
         }
     }
 

@@ -47,12 +47,18 @@ pub(crate) enum SessionUse {
     Call,
     /// Notifications of a changed resource, which some servers send in the legacy era only.
     Subscription,
+    /// Notifications of a changed resource, after the server has refused the subscription in the legacy era.
+    ModernSubscription,
 }
 
 impl SessionUse {
     /// Returns whether the caller might miss questions or notifications in a session of the modern era.
     pub(super) fn needs_legacy(self, cx: &Context) -> bool {
-        let is_affected = self == Self::Subscription || cx.caller.accepts.any();
+        let is_affected = match self {
+            Self::Call => cx.caller.accepts.any(),
+            Self::Subscription => true,
+            Self::ModernSubscription => false,
+        };
         cx.caller.era == Era::Legacy && is_affected
     }
 }

@@ -156,12 +156,18 @@ impl ResourceSubscriptions {
         requested.map(|()| true)
     }
 
-    /// Returns the keys of the subscriptions to a resource and to the folders that contain it. A server may announce the
-    /// change of a part of the resource that a client subscribed to (MCP `notifications/resources/updated`).
+    /// Returns the keys of the subscriptions to a resource and to the folders that contain it, in both sessions of the
+    /// server. A server may announce the change of a part of the resource that a client subscribed to (MCP
+    /// `notifications/resources/updated`), and in the session of the call that made the change.
     pub(super) fn keys(&self, source: &Source, uri: &str) -> BTreeSet<String> {
         let levels = uri.rmatch_indices('/').take(MAX_LEVELS);
         let folders = levels.flat_map(|(slash, _)| [&uri[..=slash], &uri[..slash]]);
-        let keys: BTreeSet<_> = folders.chain([uri]).map(|uri| key(source, uri)).collect();
+        let sources = [SessionKind::Main, SessionKind::Legacy]
+            .map(|session| Source { session, ..source.clone() });
+        let keys: BTreeSet<_> = folders
+            .chain([uri])
+            .flat_map(|uri| sources.each_ref().map(|source| key(source, uri)))
+            .collect();
         let table = self.0.lock();
         keys.into_iter().filter(|key| table.contains_key(key)).collect()
     }

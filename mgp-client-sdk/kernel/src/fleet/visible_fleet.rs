@@ -14,11 +14,14 @@ use mgp_types::mgp::{
     ShutdownResult, StatusResult,
 };
 use mgp_types::service::{Context, ServerId, Visibility};
-use mgp_types::{Lenient, RpcError, Timestamp};
+use mgp_types::{Lenient, RpcError, Timestamp, millis};
 
 use super::managed_server::ManagedServer;
 use super::servers::Fleet;
 use crate::caller_view::CallerView;
+
+/// The maximum time for which a server is drained: half of the default `SuperviseConfig::stop_timeout`.
+const MAX_DRAIN: Duration = Duration::from_secs(30);
 
 impl mgp_discovery::ServerCatalog for Fleet {
     fn known(&self) -> Vec<KnownServer> {
@@ -187,6 +190,7 @@ impl mgp_lifecycle::Fleet for VisibleFleet {
         result.server_id = Some(server.to_string());
         result.tools_total = Some(tools);
         result.tools_available = Some(if state == ServerState::Error { 0 } else { tools });
+        result.pending_requests = self.fleet.get(server.as_str()).map(|server| server.running());
         result.state = Some(state);
         Some(Ok(result))
     }
@@ -209,10 +213,14 @@ impl mgp_lifecycle::Fleet for VisibleFleet {
         }
         let mut accepted = ShutdownResult::new(true);
         accepted.server_id = Some(server.id().to_string());
-        accepted.pending_requests = Some(server.running());
+        let (running, drain) = (server.running(), params.timeout_ms.map(Duration::from_millis));
+        accepted.pending_requests = Some(running);
+        // The kernel does not know how long the calls take, so it reports when the drain ends at the latest.
+        let latest = drain.map_or(MAX_DRAIN, |drain| drain.min(MAX_DRAIN));
+        accepted.estimated_drain_ms = Some(if running == 0 { 0 } else { millis(latest) });
         // The caller's reason is ignored, because after some reasons, e.g. a changed configuration, the server would
         // be restarted.
-        drop(server.begin_operator_stop(params.timeout_ms.map(Duration::from_millis)));
+        drop(server.begin_operator_stop(drain));
         Some(Ok(accepted))
     }
 }

@@ -141,14 +141,10 @@ impl Registry {
                 return Vec::new();
             }
         };
-        let level = |words: &[String], score: f32| {
-            let covered = self.index.coverage(need, words);
-            (covered >= MIN_COVERAGE || score >= MIN_SCORE)
-                .then(|| MatchLevel::of_share(covered.into()))
-        };
         let found = hits.iter().filter_map(|hit| {
-            let words = hit.reason.as_ref().map_or(&[][..], |reason| &reason.words);
-            let level = level(words, hit.score)?;
+            let covered = hit.reason.as_ref().map_or(0.0, |reason| reason.coverage);
+            let level = (covered >= MIN_COVERAGE || hit.score >= MIN_SCORE)
+                .then(|| MatchLevel::of_share(covered.into()))?;
             let mut found = self.servers.get(hit.tool.server_id())?.recommendation();
             found.match_confidence = Some(level);
             Some(found)

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::future::pending;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -21,6 +22,7 @@ struct AuthorityState {
     expires_at: Mutex<Option<Timestamp>>,
     /// The time that the authority takes for a decision.
     with_decision_time: Mutex<DecisionTime>,
+    asks_operator: AtomicBool,
     asked: Mutex<Vec<(ServerId, Vec<String>)>>,
     changes: watch::Sender<u64>,
 }
@@ -39,6 +41,7 @@ impl TestAuthority {
             grants: Mutex::new(grants.collect()),
             expires_at: Mutex::default(),
             with_decision_time: Mutex::new(DecisionTime::Nothing),
+            asks_operator: AtomicBool::new(true),
             asked: Mutex::default(),
             changes: watch::Sender::new(0),
         }))
@@ -46,6 +49,11 @@ impl TestAuthority {
 
     pub(crate) fn with_decision_time(self, with_decision_time: DecisionTime) -> Self {
         *self.0.with_decision_time.lock().unwrap() = with_decision_time;
+        self
+    }
+
+    pub(crate) fn without_operator(self) -> Self {
+        self.0.asks_operator.store(false, Ordering::Relaxed);
         self
     }
 
@@ -110,6 +118,10 @@ impl PermissionAuthority for TestAuthority {
             decision.grants.entry(name).or_insert_with(|| GrantDecision::Deferred.into());
         }
         decision
+    }
+
+    fn asks_operator(&self, _: &Context, _: &ServerId, _: &[Permission]) -> bool {
+        self.0.asks_operator.load(Ordering::Relaxed)
     }
 
     fn standing(&self, _: &Context, _: &ServerId) -> PermissionDecision {

@@ -127,6 +127,20 @@ async fn while_a_decision_is_pending_the_server_is_asked_to_wait() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_decision_that_no_operator_makes_is_not_announced_as_pending() {
+    for (extension, _, method) in SPELLINGS {
+        let authority = TestAuthority::new(&[("camera", Approved)])
+            .with_decision_time(DecisionTime::Time(Duration::from_millis(10)))
+            .without_operator();
+        let (mut script, connecting) =
+            begin(authority.client(), needing(&[extension], &["camera"])).await;
+        let notification = script.serve(method, json!({})).await;
+        assert_eq!(notification["params"]["grants"], json!({ "camera": "approved" }));
+        finish(&mut script, connecting).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_undecided_permission_is_deferred_and_sent_once_it_is_decided() {
     for (extension, waiting, method) in SPELLINGS {
         let with_decision_time = DecisionTime::Time(Duration::from_secs(100));

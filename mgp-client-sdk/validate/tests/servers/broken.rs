@@ -5,6 +5,7 @@
 
 use std::collections::HashSet;
 use std::future::ready;
+use std::time::Duration;
 
 use futures_util::{StreamExt as _, stream};
 use mgp_validate::rules;
@@ -533,4 +534,20 @@ async fn a_server_that_breaks_one_rule_fails_exactly_that_one() {
     });
     let wrong: Vec<_> = stream::iter(judged_rows).buffered(32).filter_map(ready).collect().await;
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[tokio::test]
+async fn a_request_without_an_answer_is_not_shown_with_an_earlier_answer() {
+    let silent: Change = |message, replies| {
+        if message.value.get("id") == Some(&json!(4711)) {
+            replies.clear();
+        }
+    };
+    let mut options = options();
+    options.timeout = Duration::from_secs(2);
+    options.only = vec!["mcp.request.invalid".to_owned()];
+    let report = judged(server(silent), &options).await;
+    let mut results = report.results.iter();
+    let result = results.find(|result| result.rule.id == "mcp.request.invalid").unwrap();
+    assert!(result.sent.contains("4711") && result.received.is_empty(), "{result:?}");
 }

@@ -43,6 +43,47 @@ fn the_variables_and_headers_of_codex_are_kept() {
 }
 
 #[test]
+fn the_time_limits_of_each_host_are_kept() {
+    let own = r#""command": "a", "timeout": "#;
+    let opencode = r#""command": ["a"], "timeout": "#;
+    for (host, members, start, timeout) in [
+        (Host::Cline, format!("{own}90"), None, Some(90_000)),
+        (Host::ClaudeCode, format!("{own}600000"), None, Some(600_000)),
+        (Host::ClaudeCode, format!("{own}500"), None, None),
+        (Host::CopilotCli, format!("{own}1500"), None, Some(1500)),
+        (Host::GeminiCli, format!("{own}30000"), None, Some(30_000)),
+        (Host::Kiro, format!("{own}120000"), None, Some(120_000)),
+        (Host::OpenCode, format!(r#"{opencode}{{"startup": 9000}}"#), Some(9000), None),
+        (Host::OpenCode, format!(r#"{opencode}{{"request": 7000}}"#), None, Some(7000)),
+        (Host::Continue, r#""command": "a", "connectionTimeout": 8000"#.into(), Some(8000), None),
+    ] {
+        let text = format!(r#"{{"{}": {{"s": {{{members}}}}}}}"#, host.servers_key());
+        let import = imported(host, "f", &text);
+        let server = &import.servers[0];
+        let ms = |time: Option<std::time::Duration>| time.map(|time| time.as_millis());
+        assert_eq!(ms(server.entry.start_timeout), start, "{host:?}: {members}");
+        assert_eq!(ms(server.entry.timeout), timeout, "{host:?}: {members}");
+        assert!(server.notes.is_empty(), "{host:?}: {:?}", server.notes);
+    }
+    // Other members of the time limits do not replace those of the server.
+    let text =
+        format!(r#"{{"mcp": {{"s": {{{opencode}{{"request": 7000, "command": ["b"]}}}}}}}}"#);
+    let server = &imported(Host::OpenCode, "f", &text).servers[0];
+    assert_eq!(server.entry.command.as_deref(), Some("a"));
+    assert!(server.notes[0].starts_with("`timeout` was left out: "), "{:?}", server.notes);
+    let goose = "extensions:\n  s: {cmd: s, timeout: 300}\n";
+    let entry = &imported(Host::Goose, "f", goose).servers[0].entry;
+    assert_eq!(entry.timeout.map(|time| time.as_secs()), Some(300));
+    // A limit whose unit is unknown, and one that cannot be a duration, do not refuse the server.
+    for (host, value) in [(Host::Generic, "60"), (Host::Cline, "0"), (Host::Cline, "1e300")] {
+        let text = format!(r#"{{"mcpServers": {{"s": {{{own}{value}}}}}}}"#);
+        let server = &imported(host, "f", &text).servers[0];
+        assert_eq!(server.entry.timeout, None);
+        assert!(server.notes[0].starts_with("`timeout` was left out: "), "{:?}", server.notes);
+    }
+}
+
+#[test]
 fn headers_of_goose_get_the_variables_of_their_entry() {
     let text = "extensions:\n  hub:\n    type: streamable_http\n    uri: https://x.org\n    headers:\n      Authorization: 'Bearer ${TOKEN}'\n      X-Zone: $ZONE\n      X-Other: '${OTHER}'\n    envs: {ZONE: eu}\n    env_keys: [TOKEN]\n";
     let import = read_of_user(Host::Goose, Path::new("config.yaml"), text, &[]).unwrap();

@@ -60,8 +60,8 @@ impl PermissionFlow {
         check_grants(&notice, &requested, config)
     }
 
-    /// Waits for a decision; returns `None` if there is none within the time limit. If the decision is not available
-    /// immediately, the server is notified that it is pending.
+    /// Waits for a decision; returns `None` if there is none within the time limit. If an operator is asked, and the
+    /// decision is not available immediately, the server is notified that it is pending.
     async fn decide<S: MgpService>(
         &self,
         stack: &S,
@@ -70,12 +70,13 @@ impl PermissionFlow {
         dialect: Option<Dialect>,
         name: &str,
     ) -> Option<PermissionDecision> {
+        let asks = self.0.grantor.asks_operator(cx, &self.0.server, &requested.decidable());
         let mut deciding = self.deciding(cx, requested.decidable());
         if let Some(decided) = if_ready(&mut deciding).await {
             return Some(decided);
         }
         let announcing = async {
-            if let Some(dialect) = dialect {
+            if let Some(dialect) = dialect.filter(|_| asks) {
                 announce(stack, cx, dialect, name, requested).await;
             }
             pending::<()>().await;

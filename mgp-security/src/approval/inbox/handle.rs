@@ -17,7 +17,7 @@ use mgp_types::{ErrorCode, Payload, RpcError, Timestamp, canonical, random_name}
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use self::beside::changed_by_others;
+use self::beside::{changed_by_others, not_open};
 use super::request::{ApprovalRequest, RequestState, Requests};
 use crate::access::{About as Whom, AdminCheck, Need};
 use crate::approval::{
@@ -345,10 +345,7 @@ impl Inbox {
             _ => false,
         };
         let Some(open) = open.filter(can_answer) else {
-            return Err(RpcError::invalid_params(match open {
-                Some(decided) => format!("`{}` is {} already", decided.id, decided.state_word()),
-                None => "no open request has this id; see `mgp approvals ls`".to_owned(),
-            }));
+            return Err(not_open(open, id));
         };
         if by.as_agent().is_some() && open.is_of(by) {
             let refused = "an agent cannot decide its own request; another operator must decide it";

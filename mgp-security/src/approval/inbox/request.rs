@@ -272,6 +272,8 @@ impl ApprovalRequest {
     /// Returns the audit event about a decision of the request.
     pub(super) fn decided_event(&self, by: impl Into<EventActor>, word: &str) -> Event {
         Event::approval_decided(by, &self.id, word)
+            .tenant(&self.tenant)
+            .asked_by(&self.subject, self.agent_id.as_deref())
             .server(self.server_id.as_deref().map(ServerId::from).as_ref())
             .tool(self.tool.as_deref())
             .trace(self.trace_id.as_deref())

@@ -186,6 +186,12 @@ impl Event {
             .words("decision", Some(answer))
     }
 
+    /// Adds the caller whose request or later calls were decided: the agent and its user, or a user without an agent.
+    pub fn asked_by(self, user: &str, agent: Option<&str>) -> Self {
+        self.words("asked_by", Some(agent.unwrap_or(user)))
+            .words("asked_for", agent.is_some().then_some(user))
+    }
+
     /// Adds the place where a person answered: `page`, `terminal` or `host`.
     pub fn via(self, place: Option<&str>) -> Self {
         self.words("via", place)

@@ -29,11 +29,13 @@ const LOCAL: &str = "local";
 /// The size limit for the path of a program, in bytes.
 const MAX_PROGRAM: usize = 256;
 
-/// The actor of an event, with the tenant unless it is the local one, and with the actor's process if it is known.
+/// The actor of an event, with the tenant and the user of an agent unless they are the local ones, and with the actor's
+/// process if it is known.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EventActor {
     actor: Actor,
     tenant: Option<String>,
+    user: Option<String>,
     process: Option<ActorProcess>,
 }
 
@@ -59,6 +61,7 @@ impl From<&Principal> for EventActor {
         Self {
             actor: principal.into(),
             tenant: tenant_of(principal).map(str::to_owned),
+            user: user_of(principal).map(str::to_owned),
             process: principal.process().map(ActorProcess::from),
         }
     }
@@ -66,13 +69,20 @@ impl From<&Principal> for EventActor {
 
 impl From<Actor> for EventActor {
     fn from(actor: Actor) -> Self {
-        Self { actor, tenant: None, process: None }
+        Self { actor, tenant: None, user: None, process: None }
     }
 }
 
 /// Returns the tenant of a principal as events contain it: `None` for the local one, which they leave out.
 pub(super) fn tenant_of(principal: &Principal) -> Option<&str> {
     Some(principal.tenant().as_str()).filter(|tenant| *tenant != LOCAL)
+}
+
+/// Returns the user for whom the agent of a principal acts, as events contain it: `None` for the local one, which they
+/// leave out, and without an agent, because the actor is the user then.
+pub(super) fn user_of(principal: &Principal) -> Option<&str> {
+    principal.as_agent()?;
+    Some(principal.subject().as_str()).filter(|user| *user != LOCAL)
 }
 
 /// A builder of an audit event.
@@ -101,9 +111,10 @@ pub struct Event(Box<AuditEvent>);
 impl Event {
     /// Creates an event of any type. If the type has its own constructor, use that instead.
     pub fn new(event_type: EventType, by: impl Into<EventActor>, result: AuditResult) -> Self {
-        let EventActor { actor, tenant, process } = by.into();
+        let EventActor { actor, tenant, user, process } = by.into();
         let event = AuditEvent::new(Timestamp::now(), event_type, actor, result);
         let event = Self(Box::new(event)).words("tenant", tenant.as_deref());
+        let event = event.words("user", user.as_deref());
         match process {
             Some(process) => event.detail("process", &process),
             None => event,

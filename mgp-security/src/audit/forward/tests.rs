@@ -287,7 +287,7 @@ async fn a_refused_replay_is_recorded() {
     let details = serde_json::to_string(&events[0].details).unwrap();
     assert_eq!(
         details,
-        r#"{"tenant":"acme","method":"mgp.audit.replay","code":1000,"reason":"PERMISSION_DENIED","rule":"operators only"}"#
+        r#"{"tenant":"acme","user":"eve","method":"mgp.audit.replay","code":1000,"reason":"PERMISSION_DENIED","rule":"operators only"}"#
     );
 }
 

@@ -1,5 +1,6 @@
 //! Keyed digests of texts that must not appear in a log. A digest reveals only whether two texts are equal.
 
+use std::io;
 use std::path::Path;
 use std::time::Duration;
 
@@ -11,6 +12,9 @@ use super::chain::parse_hash;
 const LENGTH: usize = 64 + 1 + 32 + 1;
 
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The reason and the remedy for a key file with another content than this program writes.
+const DAMAGED: &str = "it is damaged; restore it from a back-up, or move it away, so that later records have the digests of a new key";
 
 /// A key for digests of arguments and other secrets.
 ///
@@ -32,11 +36,13 @@ impl DigestKey {
     pub fn open(path: &Path) -> Result<Self, PrivateFileError> {
         let file = PrivateFile::new(path, LENGTH as u64);
         let turn = file.lock(LOCK_TIMEOUT)?;
-        let odd = || PrivateFileError::NotPlain { path: path.to_owned() };
+        let failed = |verb, source| PrivateFileError::Io { path: path.to_owned(), verb, source };
         if let Some(text) = file.read()? {
-            return Self::parse(&text).ok_or_else(odd);
+            let damaged = || failed("used", io::Error::other(DAMAGED));
+            return Self::parse(&text).ok_or_else(damaged);
         }
-        let secret = mgp_types::random_name().map_err(|_| odd())?;
+        let secret =
+            mgp_types::random_name().map_err(|why| failed("made", io::Error::other(why)))?;
         let key = Self(blake3::derive_key("mgp audit digests, version 1", secret.as_bytes()));
         file.replace(&turn, &key.file())?;
         Ok(key)

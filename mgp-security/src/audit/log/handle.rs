@@ -221,6 +221,13 @@ impl AuditLog {
         self.0.shared.watched.subscribe()
     }
 
+    /// Returns the reason why nothing can be recorded now, so that every call is refused, e.g. a full disk; `None` if
+    /// the log works.
+    #[must_use]
+    pub fn failure(&self) -> Option<AuditError> {
+        self.0.shared.failure()
+    }
+
     /// Returns the directory and the name of the log.
     #[must_use]
     pub fn location(&self) -> (&Path, &str) {

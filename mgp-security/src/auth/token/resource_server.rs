@@ -184,8 +184,9 @@ impl ResourceServer {
         now: SystemTime,
     ) -> Result<Authenticated, AuthRefused> {
         let jws = Jws::parse(token).ok_or(AuthRefused::NOT_VALID)?;
+        let no = |why| Err(AuthRefused::Invalid(why));
         if !self.algorithms.contains(&jws.algorithm) {
-            return Err(AuthRefused::NOT_VALID);
+            return no("the algorithm of the token's signature is not accepted");
         }
         let mut keys = self.keys.current().await?;
         let hash = signature_cache::hash(token);
@@ -197,10 +198,11 @@ impl ResourceServer {
                 outcome = newer.verify(&jws);
                 keys = newer;
             }
-            if outcome != Verification::Valid {
-                return Err(AuthRefused::NOT_VALID);
+            match outcome {
+                Verification::Valid => self.verified.remember(hash, &keys),
+                Verification::Invalid => return no("the token is not signed by the key it names"),
+                Verification::Unknown => return no("no known key of the issuer signed the token"),
             }
-            self.verified.remember(hash, &keys);
         }
         self.read(&Claims::parse(jws.payload)?, now)
     }

@@ -211,6 +211,20 @@ async fn the_key_must_fit_the_algorithm_and_the_id() {
 }
 
 #[tokio::test]
+async fn the_refusal_of_a_signature_names_its_flaw() {
+    let why = |outcome: Result<Authenticated, AuthRefused>| outcome.unwrap_err().to_string();
+    let other = ed25519_other().sign(&ed25519().header(), &good());
+    for (outcome, expected) in [
+        (header(json!({"alg": "RS512", "kid": "ed"})).await, "algorithm of the token's signature"),
+        (header(json!({"alg": "EdDSA", "kid": "new"})).await, "no known key of the issuer"),
+        (verify(&server(), &other).await, "not signed by the key it names"),
+    ] {
+        let why = why(outcome);
+        assert!(why.contains(expected), "{why}");
+    }
+}
+
+#[tokio::test]
 async fn a_header_cannot_contain_keys_or_conditions() {
     let own = ed25519_other().public();
     let with = |name: &str, value: Value| {

@@ -93,8 +93,8 @@ fn kind(c: char) -> Option<&'static str> {
             "a character that shows as a blank"
         }
         0xE000..=0xF8FF | 0xF0000.. => "a private character",
-        0xFDD0..=0xFDEF => "a code point that is no character",
-        code if code & 0xFFFE == 0xFFFE => "a code point that is no character",
+        0xFDD0..=0xFDEF => "a code point that is not a character",
+        code if code & 0xFFFE == 0xFFFE => "a code point that is not a character",
         _ => return None,
     })
 }

@@ -130,7 +130,7 @@ impl Look<'_> {
     /// Checks a reference: it must point to an existing part of the same schema.
     fn reference(&mut self, value: &Value) {
         let Some(mut to) = value.as_str().map(str::to_owned) else {
-            return self.found(Rule::Schema, "a reference is no text", &value.to_string());
+            return self.found(Rule::Schema, "a reference is not a text", &value.to_string());
         };
         for _ in 0..CHAIN_MAX {
             let Some(pointer) = to.strip_prefix('#') else {

@@ -133,3 +133,29 @@ async fn only_the_first_announcement_since_the_last_list_changes_the_table() {
     world.call("read").await.unwrap();
     assert_eq!(world.standing("read"), DefinitionState::Pinned);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_restart_and_an_unanswered_list_end_a_row_of_false_announcements() {
+    let mut world = world();
+    world.liar.lists(&[READ]);
+    let announce = async |world: &mut World| {
+        for _ in 0..4 {
+            world.list().await;
+            world.definitions.mark_stale(&files());
+        }
+        let before = world.liar.counted().0;
+        world.call("read").await.unwrap();
+        assert_eq!(world.liar.counted().0, before, "false announcements do not count");
+    };
+    announce(&mut world).await;
+    world.definitions.mark_restarted(&files());
+    world.call("read").await.unwrap();
+    assert_eq!(world.liar.counted().0, 5, "another version may run now");
+
+    announce(&mut world).await;
+    tokio::time::advance(Duration::from_secs(31)).await;
+    *world.liar.fails.lock().unwrap() = Some(RpcError::internal("no"));
+    world.call("unknown").await.unwrap();
+    let error = world.call("read").await.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::SERVER_NOT_READY, "{error}");
+}

@@ -63,7 +63,7 @@ fn one(doors: &Doors<'_>, sudo: Sudo, words: &[String], others: &[String]) -> Re
         return Err("only some commands are open, and it names none".to_owned());
     };
     if first.starts_with('-') || first.contains('=') {
-        return Err(format!("`{}` is no command", shown(first)));
+        return Err(format!("`{}` is not a command", shown(first)));
     }
     if let Some(entry) = doors.closed.iter().find(|entry| is_closed(entry, &all)) {
         return Err(format!("the command `{}` is closed", shown(entry)));

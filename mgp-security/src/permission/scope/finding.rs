@@ -517,7 +517,7 @@ fn argv(name: &str, items: &[Node]) -> Result<Vec<String>, Outside> {
     let word = |item: &Node| match item {
         Node::Text(text) => Ok(text.clone()),
         Node::Number(number) => Ok(number.to_string()),
-        _ => Err(format!("`{}` is no command that can be read", shown(name))),
+        _ => Err(format!("`{}` is not a command that can be read", shown(name))),
     };
     items.iter().map(word).collect()
 }

@@ -203,8 +203,8 @@ enum Host {
 impl Host {
     fn read(text: &str) -> Result<Self, String> {
         if let Some(inner) = text.strip_prefix('[') {
-            let inner = inner.strip_suffix(']').ok_or("is no address")?;
-            let ip: Ipv6Addr = inner.parse().map_err(|_| "is no address")?;
+            let inner = inner.strip_suffix(']').ok_or("is not an address")?;
+            let ip: Ipv6Addr = inner.parse().map_err(|_| "is not an address")?;
             return Ok(Self::ip(ip.into()));
         }
         if let Ok(ip) = text.parse::<Ipv6Addr>() {
@@ -267,12 +267,12 @@ impl Place {
             None => (None, text.strip_prefix("//").unwrap_or(text)),
         };
         if scheme.as_ref().is_some_and(|scheme| scheme == "file" || !is_scheme(scheme)) {
-            return Err("is no address of a host".to_owned());
+            return Err("is not an address of a host".to_owned());
         }
         let authority = authority(rest);
         // Without slashes before it, a colon without a port ends a scheme, and the host follows.
         if rest.len() == text.len() && authority.len() < rest.len() && authority.ends_with(':') {
-            return Err("is no address of a host".to_owned());
+            return Err("is not an address of a host".to_owned());
         }
         if authority.contains('@') {
             return Err("hides behind a user name".to_owned());

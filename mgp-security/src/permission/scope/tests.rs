@@ -370,14 +370,14 @@ fn hosts_have_one_spelling() {
         ("https://0x7f000001/", "odd spelling"),
         ("https://127.1/", "odd spelling"),
         ("https://0177.0.0.1/", "odd spelling"),
-        ("https://[::1%25eth0]/", "no address"),
+        ("https://[::1%25eth0]/", "not an address"),
         ("https://[::2]/", "not open"),
         ("https://one.example/", "not open"),
         ("https://example.com:99999", "port"),
         ("https://example.com:+80", "port"),
         ("https://", "no host name"),
         ("https://..example.com", "no host name"),
-        ("file:///etc/passwd", "no address"),
+        ("file:///etc/passwd", "not an address"),
         ("/x", "no host name"),
         ("see https://example.com", "blanks"),
     ] {
@@ -444,7 +444,7 @@ fn commands_are_single_programs() {
         (r#"{"command":"git > /etc/x"}"#, "shell"),
         (r#"{"command":"g\\it"}"#, "shell"),
         (r#"{"command":"git \"x"}"#, "quote"),
-        (r#"{"command":"A=b git"}"#, "no command"),
+        (r#"{"command":"A=b git"}"#, "not a command"),
         (r#"{"command":"git\u00a0status"}"#, "blanks"),
         (r#"{"command":""}"#, "names none"),
         (r#"{"command":[]}"#, "names none"),
@@ -464,7 +464,7 @@ fn commands_are_single_programs() {
     passes(with_sudo, r#"{"command":"sudo ls /"}"#);
     passes(with_sudo, r#"{"command":"ls"}"#);
     fails(with_sudo, r#"{"command":"sudo rm"}"#, "not open");
-    fails(with_sudo, r#"{"command":"sudo -u x ls"}"#, "no command");
+    fails(with_sudo, r#"{"command":"sudo -u x ls"}"#, "not a command");
     fails(with_sudo, r#"{"command":"/tmp/sudo ls"}"#, "plain");
     fails(with_sudo, r#"{"command":"su ls"}"#, "plain");
     let all_but = r#"{"deny_commands":["rm","git push"]}"#;

@@ -371,6 +371,8 @@ async fn servers_are_told_what_stands() {
 async fn a_server_that_connects_gets_what_auto_approve_grants() {
     let world = World::new(ApprovalPolicy::AutoApprove, None);
     let declared = vec![Permission::Camera, "odd".into()];
+    // Recording the grant takes time, but the server must not be notified that an operator is asked.
+    assert!(!world.permissions.asks_operator(&world.client.cx, &server(), &declared));
     let decision = world.permissions.decide(&world.client.cx, &server(), declared).await;
     assert_eq!(decision.grants[&Permission::Camera].decision(), GrantDecision::Approved);
     assert_eq!(decision.grants[&"odd".into()].decision(), GrantDecision::Denied);

@@ -48,8 +48,8 @@ static IMPORTS: Words = Words::new(
     cross-spawn node-pty ffi-napi bun:ffi",
 );
 
-/// Builtin modules of Node that other code may use. Below them Node looks for a package of the same name in the folders
-/// of the script: `require('url/')` loads `node_modules/url`.
+/// Builtin modules of Node that scripts may load. A strict policy refuses longer paths that begin with such a name,
+/// e.g. `url/`, because `require('url/')` loads the package `node_modules/url` and not the builtin module.
 static NODE_MODULES: Words = Words::new(
     "\
     assert async_hooks buffer console constants crypto diagnostics_channel dns events path perf_hooks \

@@ -236,8 +236,8 @@ pub(super) fn belongs_to_system(path: &str) -> bool {
     }
 }
 
-/// Returns the number of parts of the folder that has the project, if an absolute path is in a folder in which projects
-/// often are, e.g. in containers, although it is next to folders of the system.
+/// Returns the number of parts in the path to the project's folder, e.g. 2 for `/srv/shop/src`. This knows only places
+/// for projects among the folders of the system, as containers have them, and returns `None` for all other paths.
 fn project_root(parts: &[&str]) -> Option<usize> {
     match parts {
         _ if is_of_git(parts) => None,

@@ -411,8 +411,8 @@ fn after_dashes<'a>(name: &str, args: Args<'a>) -> Args<'a> {
     args.skip(dashes.unwrap_or_default())
 }
 
-/// Returns the commands that `name` may run after its options and `operands` other operands. There are several if it
-/// is not known which options have a value.
+/// Returns the commands that the program `name` may run. Such a command begins after the options of the program and
+/// after `operands` arguments. There are several candidates if it is unknown which options take a value.
 fn starts<'a>(
     name: &str,
     args: Args<'a>,

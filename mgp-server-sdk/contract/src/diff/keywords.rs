@@ -1,6 +1,6 @@
 //! Compares the JSON Schema keywords that restrict a value independently of other keywords.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
@@ -10,13 +10,26 @@ use super::schema::Relation;
 /// a description.
 type Report<'a> = dyn FnMut(Relation, &str, String) + 'a;
 
-/// Bounds for which a higher number allows fewer values.
-const LOWER_BOUNDS: &[&str] =
-    &["minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties", "minContains"];
+/// The texts of listed values, each with the type of the value.
+pub(super) type Listed = BTreeMap<String, &'static str>;
 
-/// Bounds for which a lower number allows fewer values.
-const UPPER_BOUNDS: &[&str] =
-    &["maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties", "maxContains"];
+/// Bounds for which a higher number allows fewer values; each with the keyword for the same bound without its value.
+const LOWER_BOUNDS: &[(&str, &str)] = &[
+    ("minimum", "exclusiveMinimum"),
+    ("minLength", ""),
+    ("minItems", ""),
+    ("minProperties", ""),
+    ("minContains", ""),
+];
+
+/// Bounds for which a lower number allows fewer values, as in [`LOWER_BOUNDS`].
+const UPPER_BOUNDS: &[(&str, &str)] = &[
+    ("maximum", "exclusiveMaximum"),
+    ("maxLength", ""),
+    ("maxItems", ""),
+    ("maxProperties", ""),
+    ("maxContains", ""),
+];
 
 /// Keywords whose presence restricts the values; their contents are not compared further.
 const RESTRICTIONS: &[&str] = &["pattern", "format"];
@@ -40,8 +53,9 @@ const TEXTS: &[&str] = &[
 
 /// Returns whether [`compare`] examines a keyword.
 pub(super) fn is_known(keyword: &str) -> bool {
-    let lists = [LOWER_BOUNDS, UPPER_BOUNDS, RESTRICTIONS];
-    lists.iter().any(|list| list.contains(&keyword))
+    let mut bounds = LOWER_BOUNDS.iter().chain(UPPER_BOUNDS);
+    bounds.any(|bound| bound.0 == keyword || bound.1 == keyword)
+        || RESTRICTIONS.contains(&keyword)
         || matches!(keyword, "type" | "enum" | "const" | "multipleOf" | "uniqueItems" | "default")
 }
 
@@ -51,11 +65,11 @@ pub(super) fn restrict(schema: &Map<String, Value>) -> bool {
     schema.keys().any(|keyword| is_restriction(keyword) && !is_reference(keyword))
 }
 
-/// Returns the alternatives of a schema that restricts values only by `anyOf`.
-pub(super) fn alternatives(schema: &Value) -> Option<&[Value]> {
+/// Returns the schemas that a keyword such as `anyOf` lists, if it alone restricts the values.
+pub(super) fn parts<'a>(schema: &'a Value, keyword: &str) -> Option<&'a [Value]> {
     let members = schema.as_object()?;
-    let list = members.get("anyOf")?.as_array()?;
-    let is_plain = members.keys().all(|keyword| keyword == "anyOf" || !is_restriction(keyword));
+    let list = members.get(keyword)?.as_array()?;
+    let is_plain = members.keys().all(|other| other == keyword || !is_restriction(other));
     is_plain.then_some(list.as_slice())
 }
 
@@ -68,7 +82,7 @@ pub(super) fn are_alike(old: &Value, new: &Value) -> bool {
 }
 
 /// Returns whether a keyword can affect which values are valid.
-fn is_restriction(keyword: &str) -> bool {
+pub(super) fn is_restriction(keyword: &str) -> bool {
     !is_text(keyword) && !matches!(keyword, "default" | "definitions")
 }
 
@@ -102,13 +116,27 @@ pub(super) fn relation_of_other(
 
 /// Reports the changes of all keywords that restrict a value independently of other keywords.
 pub(super) fn compare(old: &Map<String, Value>, new: &Map<String, Value>, report: &mut Report<'_>) {
-    compare_types(old, new, report);
-    compare_enums(old, new, report);
-    for &keyword in LOWER_BOUNDS {
-        compare_bound(keyword, old, new, false, report);
+    match (listed(old), listed(new)) {
+        (None, None) => compare_types(old, new, report),
+        (Some(before), Some(after)) => compare_enums(&before, &after, report),
+        (None, Some(after)) => {
+            report(Relation::Narrower, "enum", "only listed values are valid".into());
+            if !after.values().all(|name| types_of(old).contains(name)) {
+                report(Relation::Other, "type", "listed values have another type".into());
+            }
+        }
+        (Some(before), None) => {
+            report(Relation::Wider, "enum", "values need not be listed".into());
+            if !before.values().all(|name| types_of(new).contains(name)) {
+                report(Relation::Other, "type", "listed values have another type".into());
+            }
+        }
     }
-    for &keyword in UPPER_BOUNDS {
-        compare_bound(keyword, old, new, true, report);
+    for &bound in LOWER_BOUNDS {
+        compare_bound(bound, 1.0, old, new, report);
+    }
+    for &bound in UPPER_BOUNDS {
+        compare_bound(bound, -1.0, old, new, report);
     }
     for &keyword in RESTRICTIONS {
         match (old.get(keyword), new.get(keyword)) {
@@ -159,53 +187,112 @@ fn compare_types(old: &Map<String, Value>, new: &Map<String, Value>, report: &mu
     report(relation, "type", format!("the type changed from {} to {}", show(old), show(new)));
 }
 
-/// Returns the values that a schema lists, as text; `None` if it does not list them.
-fn listed(schema: &Map<String, Value>) -> Option<BTreeSet<String>> {
-    if let Some(value) = schema.get("const") {
-        return Some([value.to_string()].into());
+/// Returns the type of a value, as `type` names it.
+fn type_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(number) if number.as_f64().is_some_and(|number| number.fract() == 0.0) => {
+            "integer"
+        }
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
     }
-    let values = schema.get("enum")?.as_array()?;
-    Some(values.iter().map(Value::to_string).collect())
 }
 
-fn compare_enums(old: &Map<String, Value>, new: &Map<String, Value>, report: &mut Report<'_>) {
-    let (before, after) = match (listed(old), listed(new)) {
-        (Some(before), Some(after)) => (before, after),
-        (None, None) => return,
-        (None, Some(_)) => {
-            return report(Relation::Narrower, "enum", "only listed values are valid".into());
-        }
-        (Some(_), None) => {
-            return report(Relation::Wider, "enum", "values need not be listed".into());
-        }
+/// Returns whether a value has one of the types that a schema permits.
+pub(super) fn has_type(schema: &Map<String, Value>, value: &Value) -> bool {
+    types_of(schema).contains(type_of(value))
+}
+
+/// Returns the texts of the values that a schema lists and that have its type; `None` if it lists no values.
+pub(super) fn listed(schema: &Map<String, Value>) -> Option<Listed> {
+    let values = match (schema.get("const"), schema.get("enum").and_then(Value::as_array)) {
+        (Some(value), Some(all)) if !all.contains(value) => &[][..],
+        (Some(value), _) => std::slice::from_ref(value),
+        (None, all) => all?.as_slice(),
     };
-    for value in after.difference(&before) {
+    let types = types_of(schema);
+    let entry = |value: &Value| {
+        // The numbers 1 and 1.0 are equal.
+        let whole = value.as_f64().filter(|number| number.fract() == 0.0 && value.is_f64());
+        let text = whole.map_or_else(|| value.to_string(), |number| format!("{number:.0}"));
+        (text, type_of(value))
+    };
+    Some(values.iter().map(entry).filter(|(_, name)| types.contains(name)).collect())
+}
+
+fn compare_enums(before: &Listed, after: &Listed, report: &mut Report<'_>) {
+    for value in after.keys().filter(|value| !before.contains_key(*value)) {
         report(Relation::Wider, "enum", format!("the value {value} is added"));
     }
-    for value in before.difference(&after) {
+    for value in before.keys().filter(|value| !after.contains_key(*value)) {
         report(Relation::Narrower, "enum", format!("the value {value} is removed"));
     }
 }
 
-/// Reports the change of a bound; `is_upper` means that a lower number allows fewer values.
+/// Returns whether no value fits both schemas: because of their types or listed values, or because both require a
+/// member for which they list different values, e.g. a discriminator.
+pub(super) fn are_disjoint(one: &Value, other: &Value) -> bool {
+    let (Some(one), Some(other)) = (one.as_object(), other.as_object()) else { return false };
+    let differ = |one: Option<Listed>, other: Option<Listed>| {
+        one.zip(other)
+            .is_some_and(|(one, other)| one.keys().all(|value| !other.contains_key(value)))
+    };
+    let types = |schema| match listed(schema) {
+        Some(values) => values.into_values().collect(),
+        None => types_of(schema),
+    };
+    if types(one).is_disjoint(&types(other)) || differ(listed(one), listed(other)) {
+        return true;
+    }
+    let required = |schema: &Map<String, Value>, name: &String| {
+        let names = schema.get("required")?.as_array()?;
+        let member = schema.get("properties")?.get(name)?.as_object()?;
+        listed(member).filter(|_| names.iter().any(|required| required == name))
+    };
+    let mut names = one.get("properties").and_then(Value::as_object).into_iter().flatten();
+    let are_objects = [one, other].map(|schema| schema.get("type") == Some(&"object".into()));
+    are_objects == [true; 2]
+        && names.any(|(name, _)| differ(required(one, name), required(other, name)))
+}
+
+/// Reports the change of a bound. `sign` is 1 if a higher number allows fewer values, and -1 if a lower one does.
 fn compare_bound(
-    keyword: &str,
+    (inclusive, exclusive): (&'static str, &'static str),
+    sign: f64,
     old: &Map<String, Value>,
     new: &Map<String, Value>,
-    is_upper: bool,
     report: &mut Report<'_>,
 ) {
-    let bound = |schema: &Map<String, Value>| schema.get(keyword).and_then(Value::as_f64);
-    let (relation, what) = match (bound(old), bound(new)) {
+    // In this form, the greater of two bounds allows fewer values.
+    let bound = |schema: &Map<String, Value>| {
+        let number = |keyword: &str| Some(schema.get(keyword)?.as_f64()? * sign);
+        // In draft 4 of JSON Schema, the exclusive bound is a boolean beside the bound.
+        let is_open = schema.get(exclusive) == Some(&Value::Bool(true));
+        let closed = number(inclusive).map(|bound| (bound, is_open));
+        let open = number(exclusive).map(|bound| (bound, true));
+        let bound = if open > closed { open } else { closed };
+        let bound = if inclusive == "minContains" { bound.or(Some((1.0, false))) } else { bound };
+        // No length is negative.
+        bound.filter(|bound| !exclusive.is_empty() || sign < 0.0 || bound.0 > 0.0)
+    };
+    let show = |(bound, is_open): (f64, bool)| {
+        let keyword = if is_open { exclusive } else { inclusive };
+        (keyword, format!("`{keyword}` {}", bound * sign))
+    };
+    let (before, after) = (bound(old), bound(new));
+    if before == after {
+        return;
+    }
+    let relation = if after > before { Relation::Narrower } else { Relation::Wider };
+    let (keyword, what) = match (before.map(show), after.map(show)) {
         (None, None) => return,
-        (None, Some(bound)) => (Relation::Narrower, format!("`{keyword}` {bound} is added")),
-        (Some(bound), None) => (Relation::Wider, format!("`{keyword}` {bound} is removed")),
-        (Some(old), Some(new)) if old.total_cmp(&new).is_eq() => return,
-        (Some(old), Some(new)) => {
-            let is_narrower = (new < old) == is_upper;
-            let relation = if is_narrower { Relation::Narrower } else { Relation::Wider };
-            (relation, format!("`{keyword}` changed from {old} to {new}"))
-        }
+        (None, Some((keyword, new))) => (keyword, format!("{new} is added")),
+        (Some((keyword, old)), None) => (keyword, format!("{old} is removed")),
+        (Some((_, old)), Some((keyword, new))) => (keyword, format!("{old} became {new}")),
     };
     report(relation, keyword, what);
 }

@@ -4,6 +4,7 @@
 //! before, or if it returns more kinds of results.
 
 mod keywords;
+mod normal;
 mod schema;
 
 use std::cmp::Ordering;

@@ -6,6 +6,7 @@ use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value};
 
 use super::keywords::REFERENCES;
+use super::normal::normal;
 use super::{Bump, Change, keywords};
 
 /// The maximum depth of schemas and references that are compared; deeper parts are only compared for equality.
@@ -14,6 +15,9 @@ const MAX_DEPTH: usize = 32;
 /// The maximum number of pairs of schemas that are compared in detail. References can repeat parts, so even short
 /// schemas can have very many pairs.
 const MAX_SCHEMAS: usize = 20_000;
+
+/// The maximum number of schemas in `oneOf` that are compared with each other.
+const MAX_DISJOINT: usize = 64;
 
 /// The purpose for which a tool uses a schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +41,17 @@ pub(super) enum Relation {
     Text,
 }
 
+impl Relation {
+    /// Returns the relation of the old schema to the new one.
+    fn reversed(self) -> Self {
+        match self {
+            Self::Narrower => Self::Wider,
+            Self::Wider => Self::Narrower,
+            other => other,
+        }
+    }
+}
+
 /// A whole schema, within which references are resolved.
 struct Root<'a> {
     schema: &'a Value,
@@ -49,9 +64,12 @@ pub(super) struct SchemaDiff<'a> {
     new_root: Root<'a>,
     side: Side,
     compared: usize,
-    /// The pairs of definitions to which references have led so far. Each pair is compared only once, because
-    /// definitions can be recursive.
-    visited: HashSet<(*const Value, *const Value)>,
+    /// The pairs of definitions to which references have led so far, each with the `is_exclusive` of the comparison.
+    /// Each is compared only once, because definitions can be recursive.
+    visited: HashSet<(*const Value, *const Value, bool)>,
+    /// `true` if a value that becomes valid here can become invalid in the whole, or the other way round, because the
+    /// schema is one of several in `oneOf` that can fit the same value.
+    is_exclusive: bool,
     changes: Vec<Change>,
 }
 
@@ -62,6 +80,11 @@ const STRUCTURE: &[&str] = &[
     "$dynamicAnchor", "$recursiveAnchor", "properties", "required", "additionalProperties", "items",
     "prefixItems", "anyOf", "oneOf", "allOf",
 ];
+
+/// The keywords that list schemas, each with the relation of a schema that is added to the list. A value that fits two
+/// schemas of `oneOf` is not valid, so each of them can also exclude values.
+const LISTS: &[(&str, Relation)] =
+    &[("allOf", Relation::Narrower), ("anyOf", Relation::Wider), ("oneOf", Relation::Other)];
 
 static ANYTHING: Value = Value::Bool(true);
 
@@ -93,16 +116,46 @@ impl<'a> Root<'a> {
         let fragment = percent_decode_str(fragment).decode_utf8().ok()?;
         part.pointer(&fragment).or_else(|| self.named.get(&format!("#{fragment}")).copied())
     }
+
+    /// Returns whether no value fits two schemas of a list.
+    fn are_disjoint(&self, list: &[Value]) -> bool {
+        let parts: Vec<&Value> = list.iter().map(|one| self.target(one).unwrap_or(one)).collect();
+        parts.len() <= MAX_DISJOINT
+            && parts
+                .iter()
+                .enumerate()
+                .all(|(at, one)| parts[..at].iter().all(|other| keywords::are_disjoint(one, other)))
+    }
 }
 
 impl<'a> SchemaDiff<'a> {
-    pub(super) fn of(old: &'a Value, new: &'a Value, side: Side, path: &str) -> Vec<Change> {
+    /// Compares the schemas as they are and, if more than texts changed, also in their normal forms. Both comparisons
+    /// can only report too much, so the one with the smaller change is right.
+    pub(super) fn of(old: &Value, new: &Value, side: Side, path: &str) -> Vec<Change> {
+        let highest = |changes: &[Change]| changes.iter().map(|change| change.bump).max();
+        let changes = SchemaDiff::changes(old, new, side, path);
+        if highest(&changes) <= Some(Bump::Patch) || [old, new].into_iter().any(can_lose_target) {
+            return changes;
+        }
+        let mut others = SchemaDiff::changes(&normal(old), &normal(new), side, path);
+        if highest(&others) >= highest(&changes) {
+            return changes;
+        }
+        if others.is_empty() {
+            let what = "the same values are described in another form";
+            others.push(super::change(Bump::Patch, path, what));
+        }
+        others
+    }
+
+    fn changes(old: &'a Value, new: &'a Value, side: Side, path: &str) -> Vec<Change> {
         let mut diff = Self {
             old_root: Root::new(old),
             new_root: Root::new(new),
             side,
             compared: 0,
             visited: HashSet::new(),
+            is_exclusive: false,
             changes: Vec::new(),
         };
         diff.compare(old, new, path, 0);
@@ -117,7 +170,7 @@ impl<'a> SchemaDiff<'a> {
             }
             return;
         }
-        if self.compare_alternatives(old, new, path, depth) {
+        if LISTS.iter().any(|list| self.compare_with_list(*list, old, new, path, depth)) {
             return;
         }
         let targets = (self.old_root.target(old), self.new_root.target(new));
@@ -174,29 +227,30 @@ impl<'a> SchemaDiff<'a> {
             }
         }
         let (old, new) = (old_target.unwrap_or(old), new_target.unwrap_or(new));
-        if self.visited.insert((old, new)) {
+        if self.visited.insert((old, new, self.is_exclusive)) {
             self.compare(old, new, path, depth + 1);
         }
     }
 
-    /// Compares a schema with a list of alternatives that contains the same schema, e.g. with `anyOf` of itself and
-    /// `null`: only the other alternatives are added or removed. Returns `false` if the schemas are not such a pair.
-    fn compare_alternatives(
+    /// Compares a schema with a list of schemas that contains the same schema, e.g. with `anyOf` of itself and `null`:
+    /// only the other schemas are added to the list or removed from it. `added` is the relation of a schema that only
+    /// the new list has. Returns `false` if the schemas are not such a pair.
+    fn compare_with_list(
         &mut self,
+        (keyword, added): (&str, Relation),
         old: &'a Value,
         new: &'a Value,
         path: &str,
         depth: usize,
     ) -> bool {
-        let (list, relation, what) =
-            match (keywords::alternatives(old), keywords::alternatives(new)) {
-                (None, Some(list)) => (list, Relation::Wider, "added"),
-                (Some(list), None) => (list, Relation::Narrower, "removed"),
-                _ => return false,
-            };
-        let pair = |part: &'a Value| {
-            if relation == Relation::Wider { (old, part) } else { (part, new) }
+        let (list, is_new) = match (keywords::parts(old, keyword), keywords::parts(new, keyword)) {
+            (None, Some(list)) => (list, true),
+            (Some(list), None) => (list, false),
+            _ => return false,
         };
+        let (relation, what) =
+            if is_new { (added, "added") } else { (added.reversed(), "removed") };
+        let pair = |part: &'a Value| if is_new { (old, part) } else { (part, new) };
         let found = list.iter().position(|part| {
             let (old, new) = pair(part);
             let old_target = self.old_root.target(old).unwrap_or(old);
@@ -204,24 +258,41 @@ impl<'a> SchemaDiff<'a> {
             keywords::are_alike(old, new) || keywords::are_alike(old_target, new_target)
         });
         let Some(found) = found else { return false };
-        let list_path = format!("{path}/anyOf");
+        let list_path = format!("{path}/{keyword}");
         let part_path = format!("{list_path}/{found}");
         let (before, after) = pair(&list[found]);
         let known = self.changes.len();
         self.compare(before, after, &part_path, depth + 1);
-        // The default of the whole is beside the list of alternatives, so it is compared there; the default of a
+        // The texts and the default of the whole are beside the list, so they are compared there; the default of a
         // definition to which both refer is not.
         let has_default = before.get("default").or(after.get("default")).is_some();
-        let default_path = format!("{part_path}/default");
+        let is_beside = |one: &Change| {
+            let member = one.path.strip_prefix(&*part_path).and_then(|rest| rest.strip_prefix('/'));
+            member.is_some_and(|name| match name {
+                "default" => has_default,
+                name => one.bump == Bump::Patch && !name.contains('/'),
+            })
+        };
         let changes = self.changes.split_off(known).into_iter();
-        self.changes.extend(changes.filter(|one| !has_default || one.path != default_path));
+        self.changes.extend(changes.filter(|one| !is_beside(one)));
         if let (Some(old), Some(new)) = (old.as_object(), new.as_object()) {
+            self.compare_texts(old, new, path);
             self.compare_defaults(old, new, path);
         }
         for (_, part) in list.iter().enumerate().filter(|(at, _)| *at != found) {
+            let relation = if is_new { relation } else { self.without(part, relation) };
             self.report(relation, &list_path, &format!("{} is {what}", describe(part)));
         }
         true
+    }
+
+    /// Returns the relation of the new schema if a part of the old one is removed that restricts values: with a part
+    /// that describes members, these are removed, too.
+    fn without(&self, part: &Value, relation: Relation) -> Relation {
+        match self.old_root.target(part).unwrap_or(part).get("properties") {
+            Some(_) if relation == Relation::Wider => Relation::Other,
+            _ => relation,
+        }
     }
 
     fn compare_objects(
@@ -249,9 +320,7 @@ impl<'a> SchemaDiff<'a> {
             }
         }
         self.compare_tuples(old, new, path, depth);
-        for (keyword, added) in
-            [("allOf", Relation::Narrower), ("anyOf", Relation::Wider), ("oneOf", Relation::Other)]
-        {
+        for &(keyword, added) in LISTS {
             self.compare_lists(
                 old.get(keyword),
                 new.get(keyword),
@@ -270,6 +339,20 @@ impl<'a> SchemaDiff<'a> {
             if !is_known && old.get(name) != new.get(name) {
                 let relation = keywords::relation_of_other(name, old, new);
                 self.report(relation, &format!("{path}/{name}"), &format!("`{name}` changed"));
+            }
+        }
+    }
+
+    /// Compares the members that do not affect which values are valid, except the default.
+    fn compare_texts(&mut self, old: &Map<String, Value>, new: &Map<String, Value>, path: &str) {
+        let names: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
+        for name in names {
+            let is_text = !keywords::is_restriction(name)
+                && name != "default"
+                && !STRUCTURE.contains(&name.as_str());
+            if is_text && old.get(name) != new.get(name) {
+                let path = format!("{path}/{name}");
+                self.report(Relation::Text, &path, &format!("`{name}` changed"));
             }
         }
     }
@@ -306,10 +389,14 @@ impl<'a> SchemaDiff<'a> {
                 None => self.push(Bump::Major, &path, &format!("`{name}` is removed")),
             }
         }
+        // The schemas of a list that is removed could describe an added member in another way.
+        let is_moved =
+            LISTS.iter().any(|(list, _)| old.contains_key(*list) && !new.contains_key(*list));
         for (name, _) in after.iter().filter(|(name, _)| !before.iter().any(|(old, _)| old == name))
         {
             let path = format!("{path}/properties/{}", escape(name));
-            let is_breaking = self.side == Side::Input && is_required.contains(name);
+            let is_breaking = self.is_exclusive
+                || self.side == Side::Input && (is_required.contains(name) || is_moved);
             let kind = if is_required.contains(name) { "required" } else { "optional" };
             let bump = if is_breaking { Bump::Major } else { Bump::Minor };
             self.push(bump, &path, &format!("`{name}` is added, {kind}"));
@@ -359,31 +446,41 @@ impl<'a> SchemaDiff<'a> {
         depth: usize,
     ) {
         let list = |value: Option<&'a Value>| value.and_then(Value::as_array).map(Vec::as_slice);
-        let removed = match added {
-            Relation::Narrower => Relation::Wider,
-            Relation::Wider => Relation::Narrower,
-            // A value that fits two alternatives of `oneOf` is not valid, so each of them can also exclude values.
-            other => other,
-        };
         match (list(old), list(new)) {
             (None, None) => {}
             // The keyword lists alternative or additional schemas: where it is added, fewer values are valid, and where
             // it is removed, more values are valid.
             (None, Some(_)) => self.report(Relation::Narrower, path, "it is added"),
-            (Some(_), None) => self.report(Relation::Wider, path, "it is removed"),
+            (Some(old), None) => {
+                let relation = |all, part| self.without(part, all);
+                let relation = old.iter().fold(Relation::Wider, relation);
+                self.report(relation, path, "it is removed");
+            }
             (Some(old), Some(new)) => {
                 // Equal parts are compared as well: the schemas to which they refer can differ.
-                for (at, old, new) in pairs(old, new) {
+                let pairs = pairs(old, new);
+                let was_exclusive = self.is_exclusive;
+                self.is_exclusive |= added == Relation::Other
+                    && !(self.old_root.are_disjoint(old) && self.new_root.are_disjoint(new));
+                for &(at, old, new) in &pairs {
                     self.compare(old, new, &format!("{path}/{at}"), depth + 1);
                 }
-                if old.len() == new.len() {
-                    return;
-                }
-                for part in new.iter().filter(|part| !old.contains(part)) {
+                self.is_exclusive = was_exclusive;
+                // A repeated schema changes nothing, except in `oneOf`.
+                let is_repeated =
+                    |part: &Value, list: &[Value]| added != Relation::Other && list.contains(part);
+                let is_new = |part: &&Value| {
+                    !is_repeated(part, old) && !pairs.iter().any(|pair| std::ptr::eq(pair.2, *part))
+                };
+                let is_gone = |part: &&Value| {
+                    !is_repeated(part, new) && !pairs.iter().any(|pair| std::ptr::eq(pair.1, *part))
+                };
+                for part in new.iter().filter(is_new) {
                     self.report(added, path, &format!("{} is added", describe(part)));
                 }
-                for part in old.iter().filter(|part| !new.contains(part)) {
-                    self.report(removed, path, &format!("{} is removed", describe(part)));
+                for part in old.iter().filter(is_gone) {
+                    let relation = self.without(part, added.reversed());
+                    self.report(relation, path, &format!("{} is removed", describe(part)));
                 }
             }
         }
@@ -392,7 +489,11 @@ impl<'a> SchemaDiff<'a> {
     fn report(&mut self, relation: Relation, path: &str, what: &str) {
         let bump = match (relation, self.side) {
             (Relation::Text, _) => Bump::Patch,
-            (Relation::Wider, Side::Input) | (Relation::Narrower, Side::Output) => Bump::Minor,
+            (Relation::Wider, Side::Input) | (Relation::Narrower, Side::Output)
+                if !self.is_exclusive =>
+            {
+                Bump::Minor
+            }
             _ => Bump::Major,
         };
         self.push(bump, path, what);
@@ -400,6 +501,23 @@ impl<'a> SchemaDiff<'a> {
 
     fn push(&mut self, bump: Bump, path: &str, what: &str) {
         self.changes.push(super::change(bump, path, what));
+    }
+}
+
+/// Returns whether a schema has a reference to a part that the normal form can lose: a part of a list, or one with a
+/// name of its own.
+fn can_lose_target(schema: &Value) -> bool {
+    let is_safe = |reference: &str| {
+        reference == "#"
+            || reference.starts_with("#/") && !reference.contains('%') && !reference.contains("Of/")
+    };
+    match schema {
+        Value::Array(items) => items.iter().any(can_lose_target),
+        Value::Object(members) => members.iter().any(|(name, value)| match value.as_str() {
+            Some(text) => REFERENCES.contains(&name.as_str()) && !is_safe(text),
+            None => can_lose_target(value),
+        }),
+        _ => false,
     }
 }
 
@@ -412,15 +530,18 @@ fn accepts_all(schema: &Value) -> bool {
 }
 
 /// Returns the pairs of schemas in two lists that belong together, each with its index in the old list: the equal ones,
-/// and, if the lists have the same length, the others in their order.
+/// those that differ only in texts, and, if the lists have the same length, the others in their order.
 fn pairs<'a>(old: &'a [Value], new: &'a [Value]) -> Vec<(usize, &'a Value, &'a Value)> {
     let mut others: Vec<&Value> = new.iter().collect();
-    let (mut pairs, mut left) = (Vec::new(), Vec::new());
-    for (at, part) in old.iter().enumerate() {
-        match others.iter().position(|other| *other == part) {
-            Some(found) => pairs.push((at, part, others.remove(found))),
-            None => left.push((at, part)),
-        }
+    let mut left: Vec<(usize, &Value)> = old.iter().enumerate().collect();
+    let mut pairs = Vec::new();
+    let tests: [fn(&Value, &Value) -> bool; 2] = [|old, new| old == new, keywords::are_alike];
+    for is_pair in tests {
+        left.retain(|&(at, part)| {
+            let found = others.iter().position(|other| is_pair(part, other));
+            pairs.extend(found.map(|found| (at, part, others.remove(found))));
+            found.is_none()
+        });
     }
     if old.len() == new.len() {
         pairs.extend(left.into_iter().zip(others).map(|((at, old), new)| (at, old, new)));

@@ -3,6 +3,7 @@
 //! A URL contains a sealed token with an expiry time, so that reading needs no credentials, and URLs cannot be guessed.
 
 mod body;
+mod fault;
 mod range;
 mod reader;
 mod server;
@@ -11,6 +12,7 @@ mod table;
 use http::HeaderName;
 
 pub use body::digest_file;
+pub use fault::OriginFault;
 pub use reader::{ReferenceError, ReferenceReader};
 pub use server::{ReferenceServer, ReferenceSettings};
 pub use table::{ReferenceData, RemoteReference};

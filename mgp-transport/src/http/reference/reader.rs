@@ -14,6 +14,7 @@ use tokio::time::timeout;
 
 use super::PROOF;
 use super::body::{ByteStream, received};
+use super::fault::OriginFault;
 use super::range::content_range;
 use super::table::RemoteReference;
 use crate::http::GuardedFetch;
@@ -37,6 +38,9 @@ pub enum ReferenceError {
     /// The server refused the URL: it has expired, was changed, or does not belong to a reference.
     #[error("the data reference cannot be read: the server answered {0}; export the data again")]
     Refused(u16),
+    /// The server that has the URL cannot read the data from the server that exported them.
+    #[error("the data reference cannot be read from the server that exported the data: {0}")]
+    Origin(OriginFault),
     /// The response does not come from a server of data references: it comes from another service of this machine, or
     /// it is compressed.
     #[error("the URL of the data reference does not lead to a server of data references")]
@@ -222,7 +226,10 @@ pub(super) async fn open_remote(
         (StatusCode::OK | StatusCode::PARTIAL_CONTENT, _) => {
             return Err(ReferenceError::Interrupted("the server cannot resume".to_owned()));
         }
-        (status, _) => return Err(ReferenceError::Refused(status.as_u16())),
+        (status, _) => {
+            let refused = ReferenceError::Refused(status.as_u16());
+            return Err(OriginFault::read(headers).map_or(refused, ReferenceError::Origin));
+        }
     };
     Ok(Opened { pieces: received(response.into_body()), size })
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::task::{Context as Task, Poll};
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures_util::stream;
 use http::header::{
     ACCEPT_RANGES, ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE,
@@ -23,6 +24,7 @@ use tower_service::Service;
 
 use super::PROOF;
 use super::body::{ByteStream, ReferenceBody, read_file};
+use super::fault::OriginFault;
 use super::range::ByteRange;
 use super::reader::{ReferenceError, open_remote};
 use super::table::{Entry, ReferenceData, ReferenceTable};
@@ -182,7 +184,47 @@ impl Service<Request<Incoming>> for ReferenceService {
 
     fn call(&mut self, request: Request<Incoming>) -> Self::Future {
         let shared = Arc::clone(&self.0);
-        Box::pin(async move { Ok(shared.answer(&request).await.unwrap_or_else(empty)) })
+        Box::pin(
+            async move { Ok(shared.answer(&request).await.unwrap_or_else(Refusal::into_response)) },
+        )
+    }
+}
+
+/// The response to a request for data that cannot be sent.
+struct Refusal {
+    status: StatusCode,
+    fault: Option<OriginFault>,
+}
+
+impl From<StatusCode> for Refusal {
+    fn from(status: StatusCode) -> Self {
+        Self { status, fault: None }
+    }
+}
+
+impl From<OriginFault> for Refusal {
+    fn from(fault: OriginFault) -> Self {
+        Self { status: StatusCode::BAD_GATEWAY, fault: Some(fault) }
+    }
+}
+
+impl Refusal {
+    fn into_response(self) -> Response<ReferenceBody> {
+        let text = self.fault.map(|fault| ReferenceError::Origin(fault).to_string());
+        let text = Bytes::from(text.unwrap_or_default());
+        let length = Some(text.len() as u64);
+        let body = ReferenceBody::new(Box::pin(stream::iter([Ok(text)])), length);
+        let mut response = Response::new(body);
+        *response.status_mut() = self.status;
+        if self.status == StatusCode::METHOD_NOT_ALLOWED {
+            response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+        }
+        if let Some(fault) = self.fault {
+            fault.write(response.headers_mut());
+            let text = HeaderValue::from_static("text/plain; charset=utf-8");
+            response.headers_mut().insert(CONTENT_TYPE, text);
+        }
+        response
     }
 }
 
@@ -190,9 +232,9 @@ impl Shared {
     async fn answer(
         &self,
         request: &Request<Incoming>,
-    ) -> Result<Response<ReferenceBody>, StatusCode> {
+    ) -> Result<Response<ReferenceBody>, Refusal> {
         if request.method() != Method::GET && request.method() != Method::HEAD {
-            return Err(StatusCode::METHOD_NOT_ALLOWED);
+            return Err(StatusCode::METHOD_NOT_ALLOWED.into());
         }
         let token = request.uri().path().rsplit_once(PATH).map(|(_, token)| token);
         let id = token.and_then(|token| self.sealer.open(SEAL_PURPOSE, &[], token).ok());
@@ -201,7 +243,7 @@ impl Shared {
         let range = ByteRange::of(request.headers());
         let from = range.map_or(0, |range| range.from);
         if range.is_some() && entry.size.is_some_and(|size| from >= size) {
-            return Err(StatusCode::RANGE_NOT_SATISFIABLE);
+            return Err(StatusCode::RANGE_NOT_SATISFIABLE.into());
         }
         let (pieces, size) = if request.method() == Method::HEAD {
             (Box::pin(stream::empty()) as ByteStream, entry.size)
@@ -223,7 +265,7 @@ impl Shared {
 }
 
 /// Opens the data of a reference at a position; also returns the total size of the data, if it is known.
-async fn open(entry: &Entry, from: u64) -> Result<(ByteStream, Option<u64>), StatusCode> {
+async fn open(entry: &Entry, from: u64) -> Result<(ByteStream, Option<u64>), Refusal> {
     match &entry.data {
         ReferenceData::Bytes(bytes) => {
             let from = usize::try_from(from).unwrap_or(usize::MAX).min(bytes.len());
@@ -238,14 +280,14 @@ async fn open(entry: &Entry, from: u64) -> Result<(ByteStream, Option<u64>), Sta
         ReferenceData::Remote(remote) => {
             let opened = open_remote(remote, from).await.map_err(|error| {
                 tracing::warn!(%error, "a reference cannot be read from its server");
-                StatusCode::BAD_GATEWAY
+                OriginFault::of(&error)
             })?;
             // A shorter length than that of the data would cut them without an error.
             if let (Some(named), Some(found)) = (entry.size, opened.size)
                 && named != found
             {
                 tracing::warn!(named, found, "a reference has another size than its server named");
-                return Err(StatusCode::BAD_GATEWAY);
+                return Err(OriginFault::Size.into());
             }
             Ok((opened.pieces, entry.size.or(opened.size)))
         }
@@ -279,13 +321,4 @@ fn write_headers(
             headers.insert(CONTENT_RANGE, range);
         }
     }
-}
-
-fn empty(status: StatusCode) -> Response<ReferenceBody> {
-    let mut response = Response::new(ReferenceBody::empty());
-    *response.status_mut() = status;
-    if status == StatusCode::METHOD_NOT_ALLOWED {
-        response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
-    }
-    response
 }

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use mgp_types::service::Principal;
+use http::request::Parts;
+use mgp_types::service::{Extensions, Principal};
 
 /// Settings and limits of a server at a URL.
 #[derive(Clone, Debug)]
@@ -73,6 +74,30 @@ pub struct HttpConfig {
     /// The maximum total size, in bytes, of the events that all streams keep. The sessions of one caller keep at most
     /// eight times as many bytes as are free; above that, their streams drop the oldest events. Default: 256 MiB.
     pub store_bytes: usize,
+    pub(super) on_request: Vec<OnRequest>,
+}
+
+/// A function that reads an HTTP request and adds values to the extensions of its calls.
+type OnRequest = fn(&Parts, &mut Extensions);
+
+impl HttpConfig {
+    /// Adds a function that reads each HTTP request and adds values to the extensions of its calls, e.g. a header, or a
+    /// value that an outer layer stored in the extensions of the request. A header is not verified.
+    ///
+    /// ```
+    /// use mgp_transport::http::HttpConfig;
+    ///
+    /// struct Region(String);
+    ///
+    /// let mut config = HttpConfig::default();
+    /// config.on_request(|request, extensions| {
+    ///     let region = request.headers.get("x-region").and_then(|value| value.to_str().ok());
+    ///     extensions.insert(Region(region.unwrap_or("eu").to_owned()));
+    /// });
+    /// ```
+    pub fn on_request(&mut self, read: fn(&Parts, &mut Extensions)) {
+        self.on_request.push(read);
+    }
 }
 
 /// Form of the answers to calls.
@@ -107,6 +132,7 @@ impl Default for HttpConfig {
             session_ttl: Duration::from_mins(30),
             replay_bytes: 1 << 20,
             store_bytes: 256 << 20,
+            on_request: Vec::new(),
         }
     }
 }

@@ -418,6 +418,28 @@ mod tests {
         }
     }
 
+    #[tokio::test]
+    async fn a_call_has_the_values_that_were_read_from_its_request() {
+        struct Secret(String);
+        let stack = Stack::from_fn(|call| async move {
+            let secret = call.cx().extensions.get::<Secret>().map(|secret| secret.0.as_str());
+            assert_eq!(secret, Some("1 of a layer"));
+            Ok(Reply::empty())
+        });
+        let mut config = local();
+        config.on_request(|request, extensions| {
+            let header = request.headers["x-secret"].to_str().unwrap();
+            let owner = request.extensions.get::<&'static str>().unwrap();
+            extensions.insert(Secret(format!("{header} of {owner}")));
+        });
+        let mut service = HttpService::new(stack, config);
+        for is_modern in [true, false] {
+            let mut request = request(is_modern, "*/*");
+            request.extensions_mut().insert("a layer");
+            assert_eq!(service.call(request).await.unwrap().status(), 200, "{is_modern}");
+        }
+    }
+
     /// Regression test: the Python SDK reported an error for each comment on a stream whose events have ids.
     #[tokio::test(start_paused = true)]
     async fn no_empty_line_follows_a_keep_alive_comment() {

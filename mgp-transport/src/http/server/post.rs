@@ -115,6 +115,9 @@ pub(super) fn context(
     received: &ReceivedRequest<'_>,
 ) -> Context {
     let mut cx = Context::new(peer, scope.clone(), principal.clone());
+    for read in &received.state.config.on_request {
+        read(received.parts, &mut cx.extensions);
+    }
     if let Some(pass) = received.pass() {
         cx.extensions.insert(pass);
     }

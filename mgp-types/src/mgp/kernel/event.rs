@@ -35,7 +35,7 @@ record! {
 
     /// A webhook, and the events that it could not deliver.
     pub struct KernelWebhook {
-        /// The URL of the webhook.
+        /// The URL of the webhook without its path, and its name; of a place for messages only the name.
         req url: String,
         /// The number of delivered events.
         req delivered: u64,

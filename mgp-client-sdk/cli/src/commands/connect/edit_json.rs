@@ -4,6 +4,8 @@
 
 use std::ops::Range;
 
+use super::syntax::line_end;
+
 const MAX_DEPTH: usize = 128;
 
 /// Sets a member of the object at a path. A missing object is created at the top level.
@@ -21,6 +23,7 @@ pub(super) fn put(text: &str, path: &[String], name: &str, value: &str) -> Resul
         ));
     }
     let value = indented(&reindented(value, unit), &unit.repeat(path.len() + 1));
+    let value = value.replace('\n', line_end(text));
     insert(text, path, name, &value)?.map_or_else(|| create(text, table, name, &value), Ok)
 }
 
@@ -40,9 +43,9 @@ pub(super) fn insert(
 }
 
 fn create(text: &str, table: &str, name: &str, value: &str) -> Result<String, String> {
-    let unit = indent_unit(text);
+    let (unit, end) = (indent_unit(text), line_end(text));
     let root = find(text, &[])?.ok_or("it is not an object")?;
-    let value = format!("{{\n{unit}{unit}{}: {value}\n{unit}}}", quoted(name));
+    let value = format!("{{{end}{unit}{unit}{}: {value}{end}{unit}}}", quoted(name));
     Ok(root.insert(text, table, &value, 1))
 }
 
@@ -136,7 +139,7 @@ impl Object {
 
     /// Returns the text with a new first member, which needs no comma before it.
     fn insert(&self, text: &str, name: &str, value: &str, depth: usize) -> String {
-        let unit = indent_unit(text);
+        let (unit, end) = (indent_unit(text), line_end(text));
         let (outer, indent) = (unit.repeat(depth - 1), unit.repeat(depth));
         let (before, after) = text.split_at(self.open + 1);
         let comma = if self.members.is_empty() { "" } else { "," };
@@ -144,11 +147,11 @@ impl Object {
         let rest = after.trim_start_matches([' ', '\t', '\r']);
         let gap = match (rest.starts_with('\n'), self.members.is_empty()) {
             (true, _) => String::new(),
-            (false, true) => format!("\n{outer}"),
-            (false, false) => format!("\n{indent}"),
+            (false, true) => format!("{end}{outer}"),
+            (false, false) => format!("{end}{indent}"),
         };
         let after = if gap.is_empty() { after } else { rest };
-        format!("{before}\n{indent}{}: {value}{comma}{gap}{after}", quoted(name))
+        format!("{before}{end}{indent}{}: {value}{comma}{gap}{after}", quoted(name))
     }
 }
 
@@ -327,6 +330,21 @@ mod tests {
             "{\"mcpServers\": {\"mgp\": {\"command\": \"}\\\"\"}, \"x\": 2}, \"mgp\": 3}",
             "{\"mcpServers\": {\"mgp\": 1, \"x\": 2}, \"mgp\": 3}",
         );
+    }
+
+    #[test]
+    fn an_entry_gets_the_line_ends_of_its_file() {
+        for text in
+            ["{\n  \"mcpServers\": {\n    \"x\": 1\n  }\n}\n", "{\n  \"a\": 1\n}\n", "{ \"a\":\n1}"]
+        {
+            let entry = "{\n  \"b\": 1\n}";
+            let with = put(text, &servers(), "mgp", entry).unwrap();
+            let text = text.replace('\n', "\r\n");
+            let with_returns = put(&text, &servers(), "mgp", entry).unwrap();
+            assert_eq!(with_returns, with.replace('\n', "\r\n"));
+            let (without, _) = remove(&with_returns, &servers(), "mgp").unwrap().unwrap();
+            assert_eq!(without.matches('\n').count(), without.matches("\r\n").count());
+        }
     }
 
     #[test]

@@ -7,6 +7,8 @@ use std::ops::Range;
 
 use serde_json::{Map, Value};
 
+use super::syntax;
+
 /// Returns the members of the file or of a mapping at its top level, with their values as JSON.
 pub(super) fn members(text: &str, path: &[String]) -> Result<Vec<(String, String)>, String> {
     let root = parse(text)?;
@@ -27,6 +29,7 @@ pub(super) fn put(text: &str, path: &[String], name: &str, entry: &str) -> Resul
     let indent = Block::find(&without, key)?.map_or(2, |block| block.indent);
     let mut lines = String::new();
     write_member(&mut lines, indent, name, &value);
+    let lines = lines.replace('\n', syntax::line_end(text));
     let after = insert_lines(&without, key, &lines)?;
     checked(text, after, key, |table| {
         table.insert(name.to_owned(), value);
@@ -69,8 +72,9 @@ pub(super) fn remove(
         // Leave an empty mapping, because the key alone would not be a mapping.
         let line = line_end(text, block.header.start);
         format!(
-            "{}{key}: {{}}\n{}{}",
+            "{}{key}: {{}}{}{}{}",
             &text[..block.header.start],
+            syntax::line_end(text),
             &text[line..lines.start],
             &text[lines.end..]
         )
@@ -131,18 +135,20 @@ impl Block {
 
 /// Adds lines at the end of a mapping, which is created if it is missing or empty.
 fn insert_lines(text: &str, key: &str, new: &str) -> Result<String, String> {
+    let line_end = syntax::line_end(text);
     if let Some(block) = Block::find(text, key)? {
         let end = block.members.last().map_or(block.header.end, |(_, lines)| lines.end);
-        let gap = if text[..end].ends_with('\n') { "" } else { "\n" };
+        let gap = if text[..end].ends_with('\n') { "" } else { line_end };
         return Ok(format!("{}{gap}{new}{}", &text[..end], &text[end..]));
     }
     let header =
         lines(text).find(|line| name_of(text[line.clone()].trim_end()).as_deref() == Some(key));
     if let Some(header) = header {
-        return Ok(format!("{}{key}:\n{new}{}", &text[..header.start], &text[header.end..]));
+        let (before, after) = (&text[..header.start], &text[header.end..]);
+        return Ok(format!("{before}{key}:{line_end}{new}{after}"));
     }
-    let gap = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
-    Ok(format!("{text}{gap}{key}:\n{new}"))
+    let gap = if text.is_empty() || text.ends_with('\n') { "" } else { line_end };
+    Ok(format!("{text}{gap}{key}:{line_end}{new}"))
 }
 
 /// Returns the edited text `after`, after checking that it differs from `before` only by what `edit` changes in the
@@ -279,6 +285,20 @@ mod tests {
         assert!(remove(FILE, &path(), "other").unwrap().is_none());
         let top: Vec<_> = members(FILE, &[]).unwrap().into_iter().map(|one| one.0).collect();
         assert_eq!(top, ["GOOSE_MODEL", "OTHER", "extensions"]);
+    }
+
+    #[test]
+    fn a_member_gets_the_line_ends_of_its_file() {
+        for text in
+            [FILE, "extensions:\n  own:\n    cmd: own\n", "extensions: {}\nA: 1\n", "A: 1\n"]
+        {
+            let with = put(text, &path(), "mgp", r#"{"args": ["serve"]}"#).unwrap();
+            let text = text.replace('\n', "\r\n");
+            let with_returns = put(&text, &path(), "mgp", r#"{"args": ["serve"]}"#).unwrap();
+            assert_eq!(with_returns, with.replace('\n', "\r\n"));
+            let (without, _) = remove(&with_returns, &path(), "mgp").unwrap().unwrap();
+            assert_eq!(without.matches('\n').count(), without.matches("\r\n").count());
+        }
     }
 
     #[test]

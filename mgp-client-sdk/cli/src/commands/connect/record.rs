@@ -102,6 +102,7 @@ impl Record {
 
     /// Writes the record of a file, or removes it if `record` is `None`.
     pub(crate) fn write(global: &Global, file: &Path, record: Option<Self>) -> CliResult {
+        state::create_folder(global)?;
         let records = records(global)?;
         let lock = records.lock(LOCK_TIMEOUT)?;
         let mut all = read_all(&records)?;
@@ -270,7 +271,9 @@ fn files_in(folder: &Path) -> CliResult<Vec<PathBuf>> {
 }
 
 fn records(global: &Global) -> CliResult<PrivateFile> {
-    Ok(PrivateFile::new(state::create_folder(global)?.join(FILE_NAME), MAX_BYTES))
+    let folder = state::folder(global)?;
+    state::check_folder(&folder)?;
+    Ok(PrivateFile::new(folder.join(FILE_NAME), MAX_BYTES))
 }
 
 fn read_all(file: &PrivateFile) -> CliResult<Records> {

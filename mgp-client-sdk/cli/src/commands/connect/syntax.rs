@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use mgp_discovery::keep_line_ends;
+
 use super::{edit_json, edit_toml, edit_yaml};
 
 /// The syntax of a host's file.
@@ -10,6 +12,14 @@ pub(crate) enum Syntax {
     Json,
     Toml,
     Yaml,
+}
+
+/// Returns the line end of most lines of a text, which new lines get.
+pub(super) fn line_end(text: &str) -> &'static str {
+    match keep_line_ends(text, "\n".to_owned()).as_str() {
+        "\r\n" => "\r\n",
+        _ => "\n",
+    }
 }
 
 impl Syntax {

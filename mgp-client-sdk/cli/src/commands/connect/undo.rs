@@ -148,6 +148,7 @@ pub(super) fn remember(
     record: Option<Record>,
     backup: Option<PathBuf>,
 ) -> CliResult {
+    state::create_folder(global)?;
     let store = store(global)?;
     let lock = store.lock(LOCK_TIMEOUT)?;
     let mut changes = read_all(&store)?;
@@ -391,8 +392,11 @@ fn digest(text: &str) -> String {
     Sha256Hash::digest(text.as_bytes()).to_string()
 }
 
+/// Returns the file that stores the changes. The state folder is not created, because some commands only look.
 fn store(global: &Global) -> CliResult<PrivateFile> {
-    Ok(PrivateFile::new(state::create_folder(global)?.join("host-changes.json"), MAX_BYTES))
+    let folder = state::folder(global)?;
+    state::check_folder(&folder)?;
+    Ok(PrivateFile::new(folder.join("host-changes.json"), MAX_BYTES))
 }
 
 fn read_all(store: &PrivateFile) -> CliResult<Vec<FileChange>> {

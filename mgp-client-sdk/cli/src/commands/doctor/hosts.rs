@@ -6,6 +6,7 @@ use mgp_discovery::import::ImportError;
 
 use super::super::connect::{HostFile, host_file};
 use super::report::{Check, Level};
+use super::server::split_remedy;
 use crate::args::Global;
 use crate::hosts::{KnownHost, home};
 
@@ -51,9 +52,14 @@ fn check_others(host: KnownHost, home: &Path) -> Vec<Check> {
 /// Reports an entry that `mgp import` leaves out.
 fn refused(host: &str, file: &Path, error: &ImportError) -> Check {
     let ImportError { name, why, .. } = error;
-    let what = format!("`{name}` of {host} cannot be imported: {why}");
-    let fix = format!("correct it in `{}`, or remove it", file.display());
-    Check::new("host", Level::Warn, what).with_fix(fix)
+    let (why, fix) = match split_remedy(why) {
+        Some((why, fix)) => {
+            (why, fix.replace("then try again", &format!("then run `mgp setup {host}`")))
+        }
+        None => (why.clone(), format!("correct it in `{}`, or remove it", file.display())),
+    };
+    Check::new("host", Level::Warn, format!("`{name}` of {host} cannot be imported: {why}"))
+        .with_fix(fix)
 }
 
 fn check_host(name: &str, file: &HostFile) -> Check {

@@ -4,27 +4,29 @@ use std::net::TcpListener;
 
 use mgp_client_sdk::Client;
 use mgp_discovery::{Config, KernelConfig, Sources, named_variables};
-use mgp_types::method::{KernelInfo, KernelServers, KernelTools};
+use mgp_types::method::{KernelInfo, KernelServers, KernelTools, KernelWebhooks};
 use mgp_types::mgp::{
     KernelInfoParams, KernelInfoResult, KernelServer, KernelServersParams, KernelTool,
-    KernelToolsParams, ServerState,
+    KernelToolsParams, KernelWebhook, KernelWebhooksParams, ServerState,
 };
 
-use super::super::kernel::unread_file;
+use super::super::kernel::{failing_webhooks, unread_file};
 use super::report::{Check, Level};
 use crate::args::Global;
+use crate::redaction::without_paths;
 use crate::{control, state};
 
 /// The remedy for variables that the kernel lacks.
 const VARIABLES_FIX: &str = "the kernel has the variables of the program that started it; a service has only PATH: store each with `mgp secrets set NAME` and write `${keyring:NAME}`; otherwise run `mgp stop`, then start the host, or `mgp serve`, from a shell that has them";
 
-/// The servers and tools of the running kernel; empty if no kernel runs.
+/// The servers, tools and webhooks of the running kernel; empty if no kernel runs.
 #[derive(Debug, Default)]
 pub(super) struct KernelState {
     /// `true` if it is certain that no kernel runs.
     is_absent: bool,
     pub(super) servers: Vec<KernelServer>,
     pub(super) tools: Vec<KernelTool>,
+    webhooks: Vec<KernelWebhook>,
     /// The state of the process; `None` if it cannot be read.
     info: Option<KernelInfoResult>,
 }
@@ -97,6 +99,22 @@ impl KernelState {
         Some(Check::new("config", Level::Warn, what).with_fix(fix))
     }
 
+    /// Reports what the kernel found outside of the configuration files, e.g. an audit sink that takes no events, and
+    /// each webhook and place for notifications that takes no events.
+    pub(super) fn check_deliveries(&self) -> impl Iterator<Item = Check> {
+        let found = self.info.iter().flat_map(|info| &info.findings);
+        // The findings about a file are reported by the check of the configuration.
+        let found = found.filter(|finding| finding.file.is_none());
+        let found = found.map(|finding| Check::new("kernel", Level::Warn, &finding.message));
+        let failing = failing_webhooks(self.webhooks.clone()).into_iter().map(|(target, why)| {
+            // The path of a URL can be a secret.
+            let (target, why) = (without_paths(&target), without_paths(&why));
+            let what = format!("`{target}` takes no events: {why}");
+            Check::new("kernel", Level::Warn, what).with_fix("see `mgp webhooks`")
+        });
+        found.chain(failing)
+    }
+
     /// Checks the kernel's servers that are not in this configuration: registered servers, and servers of another
     /// project.
     pub(super) fn check_others<'a>(&'a self, named: &[&str]) -> impl Iterator<Item = Check> + 'a {
@@ -148,9 +166,11 @@ pub(super) async fn check(global: &Global, checks: &mut Vec<Check>) -> KernelSta
     let (check, info) = info(&client).await;
     checks.push(check);
     let (servers, tools) = (KernelServersParams::new(), KernelToolsParams::new());
-    let (servers, tools) = tokio::join!(
+    let webhooks = KernelWebhooksParams::new();
+    let (servers, tools, webhooks) = tokio::join!(
         client.request::<KernelServers>(&servers),
-        client.request::<KernelTools>(&tools)
+        client.request::<KernelTools>(&tools),
+        client.request::<KernelWebhooks>(&webhooks)
     );
     // A kernel of another version may lack these methods; the check above has already reported the version.
     let (servers, tools) = (servers.map(|result| result.servers), tools.map(|result| result.tools));
@@ -158,6 +178,7 @@ pub(super) async fn check(global: &Global, checks: &mut Vec<Check>) -> KernelSta
         is_absent: false,
         servers: servers.unwrap_or_default(),
         tools: tools.unwrap_or_default(),
+        webhooks: webhooks.map(|result| result.webhooks).unwrap_or_default(),
         info,
     }
 }
@@ -191,6 +212,20 @@ mod tests {
     use mgp_types::mgp::TrustLevel;
 
     use super::*;
+
+    #[test]
+    fn a_webhook_that_takes_no_events_is_reported_without_the_path_of_its_url() {
+        let mut failed = KernelWebhook::new("https://hooks.example/in/s3cret", 0_u64, 1_u64);
+        failed.last_error = Some("`https://hooks.example/in/s3cret` did not answer".to_owned());
+        let works = KernelWebhook::new("kernel.notify.phone", 1_u64, 0_u64);
+        let state = KernelState { webhooks: vec![works, failed], ..KernelState::default() };
+        let checks: Vec<_> = state.check_deliveries().collect();
+        let [check] = &*checks else { panic!("{checks:?}") };
+        assert_eq!(check.fix.as_deref(), Some("see `mgp webhooks`"));
+        let shown = format!("{check:?}");
+        assert!(shown.contains("`https://hooks.example/…` takes no events: "), "{shown}");
+        assert!(!shown.contains("s3cret"), "{shown}");
+    }
 
     #[test]
     fn a_rejected_registration_is_not_blamed_on_variables() {

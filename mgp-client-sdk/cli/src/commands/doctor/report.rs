@@ -109,11 +109,13 @@ impl Render for Report {
             return;
         }
         if !self.is_started {
-            out.line(format!(
-                "{} configured and not started; {} known",
-                plural(*servers, "server"),
-                plural(*tools, "tool")
-            ));
+            // Without a running kernel, no tools are known here.
+            let known = if *tools > 0 {
+                format!("; {} known", plural(*tools, "tool"))
+            } else {
+                String::new()
+            };
+            out.line(format!("{} configured and not started{known}", plural(*servers, "server")));
             return;
         }
         let works = servers - broken;

@@ -57,7 +57,10 @@ pub(super) async fn check(
         // If a kernel runs, report the tools that agents find in it, as `mgp status` does.
         if let Some(server) = running.server(id).filter(|server| server.tools > 0) {
             report.tools = usize::try_from(server.tools).unwrap_or(usize::MAX);
-            report.tokens = server.tokens;
+            // The kernel has an upper bound, which does not fit the count in the line of the server.
+            if report.listed.is_none() {
+                report.tokens = server.tokens;
+            }
         }
         if report.is_broken() {
             report.checks.extend(environment::check_server(config, server));

@@ -163,7 +163,7 @@ pub(super) async fn check_keys(global: &Global) -> Option<Check> {
     Some(match records.await {
         Ok(keys) => Check::new("keys", Level::Ok, plural(keys.len(), "API key")),
         Err(error) => Check::new("keys", Level::Fail, error.to_string()).with_fix(format!(
-            "repair `{}`, or move it away and create new keys with `mgp keys add`",
+            "repair `{}`, or move it away and create new keys with `mgp keys add AGENT`",
             file.display()
         )),
     })

@@ -83,7 +83,7 @@ impl StderrTail {
 }
 
 /// Returns the line of a server's standard error that best explains a failure: the last one that mentions an error,
-/// else the last non-empty one.
+/// else the last non-empty one. A line that only names `--help` explains nothing.
 pub(in crate::commands) fn best_of(lines: &[&str]) -> Option<String> {
     // npm prints many error lines, and the first one explains the failure.
     let npm = |line: &&str| {
@@ -100,6 +100,7 @@ pub(in crate::commands) fn best_of(lines: &[&str]) -> Option<String> {
         .iter()
         .position(npm)
         .or_else(|| lines.iter().rposition(names_error))
+        .or_else(|| lines.iter().rposition(|line| !line.is_empty() && !line.contains("--help")))
         .or_else(|| lines.iter().rposition(|line| !line.is_empty()))?;
     // A line that ends with a colon only names a location; the error is on the next line.
     let rest = lines.get(at + 1).filter(|_| lines[at].ends_with(':'));
@@ -162,6 +163,9 @@ mod tests {
             "thread 'main' panicked at src/main.rs:3:5: no key",
         );
         check(&["usage: x FILE", "", "(9 lines were dropped)"], "usage: x FILE");
+        let docker = "docker: Cannot connect to the Docker daemon";
+        check(&[docker, "", "Run 'docker run --help' for more information"], docker);
+        check(&["see --help"], "see --help");
         check(
             &["\\u{1b}[2m09:15\\u{1b}[0m \\u{1b}[31mERROR\\u{1b}[0m no “x”"],
             "09:15 ERROR no \"x\"",

@@ -21,6 +21,7 @@ use crate::commands::known_names::KnownNames;
 use crate::commands::probe::find_program;
 use crate::config_file::{self, ConfigFile};
 use crate::exit::{CliResult, Failure};
+use crate::hosts::home;
 use crate::operator::admit_edit;
 use crate::output::{Output, Render, first_line, print, print_note};
 use crate::socket_hello::DEFAULT_AGENT;
@@ -113,6 +114,11 @@ impl Render for AddResult {
         GrantResult::render_all(&self.granted, out);
         if let Some(first) = self.granted.first() {
             let (id, agent) = (&self.id, first.agent());
+            if first.failed_server().is_some() {
+                out.hint(format!(
+                    "to correct it: edit its entry, or run `mgp servers rm {id}` and add it again; `mgp doctor {id}` starts it again"
+                ));
+            }
             out.hint(format!(
                 "to change who may use it: `mgp access revoke {agent} {id}`, `mgp access grant AGENT {id}`; next time `--agent NAME` chooses"
             ));
@@ -136,7 +142,9 @@ pub(super) async fn run(global: &Global, add: &Add) -> CliResult {
         return Err(Failure::failed("nothing was added"));
     };
     let notes = match &line.outcome {
-        ImportOutcome::Added(id) if *id == add.id => line.notes.clone(),
+        ImportOutcome::Added(id) if *id == add.id => {
+            line.notes.iter().cloned().chain(relative_file(add)).collect()
+        }
         ImportOutcome::Skipped(reason) => {
             return Err(Failure::failed(format!("`{}` was not added: {reason}", add.id)));
         }
@@ -217,6 +225,18 @@ fn absolute(path: &str) -> String {
     let full =
         std::path::absolute(path).ok().and_then(|full| full.into_os_string().into_string().ok());
     full.filter(|_| !path.starts_with(['~', '$'])).unwrap_or_else(|| path.to_owned())
+}
+
+/// Returns a note about an argument that names a file of the shell's folder, if the server starts in another folder.
+fn relative_file(add: &Add) -> Option<String> {
+    let starts_here = add.cwd.is_some() || std::env::current_dir().ok() == home().ok();
+    let arguments = add.command.iter().skip(1).filter(|_| !starts_here);
+    let file = arguments.map(Path::new).find(|file| file.is_relative() && file.is_file())?;
+    let (file, full) = (file.display(), std::path::absolute(file).ok()?);
+    let full = full.display();
+    Some(format!(
+        "`{file}` is not found from the folder in which the server starts; write `{full}`, or add --cwd DIR"
+    ))
 }
 
 /// Writes the planned configuration, grants agents access, and prints the result.

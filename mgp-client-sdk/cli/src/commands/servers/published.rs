@@ -120,7 +120,7 @@ pub(super) async fn add(global: &Global, add: &Add) -> CliResult {
     let planned = plan(&file, &offer.import(&id, &given(add, &needs)))?;
     let mut out = Output::default();
     card(&mut out, &offer, &id, &needs, &planned_config(&file, &planned)?);
-    // The texts of the registry are shown unchanged.
+    // The option `--state` is not added to commands in this text, because the registry wrote it.
     if !global.json {
         print_stderr(out.text().trim_end());
     }

@@ -135,6 +135,24 @@ impl Message {
         }
         parts.join("\n")
     }
+
+    /// Returns the message as JSON, with the member `text` that Slack and other chats require. Markup in it is escaped,
+    /// so that a name cannot e.g. mention all people in a channel.
+    pub(super) fn to_json(&self) -> serde_json::Result<String> {
+        #[derive(Serialize)]
+        struct Posted<'a> {
+            #[serde(flatten)]
+            message: &'a Message,
+            text: String,
+        }
+        let text = escape_markup(&format!("{}\n{}", self.title, self.text()));
+        serde_json::to_string(&Posted { message: self, text })
+    }
+}
+
+/// Escapes the characters with which markup begins, as notifications of a desktop and Slack require.
+pub(super) fn escape_markup(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
 impl Waiting {
@@ -254,6 +272,9 @@ mod tests {
         assert_eq!(message.lines, ["ada asks for files.delete\\n\\u{202e}x (id a)"]);
         assert_eq!(message.link.as_deref(), Some("https://mgp.example/console/call/a"));
         assert!(message.text().ends_with("\nhttps://mgp.example/console/call/a"));
+        add(&mut waiting, "approvals.requested", &asked("a", "<!channel>", later));
+        let json = waiting.take(console, None).unwrap().to_json().unwrap();
+        assert!(json.contains("files.&lt;!channel&gt; (id a)"), "{json}");
         assert!(waiting.take(console, None).is_none());
         add(&mut waiting, "security.definition_changed", &asked("a", "x/../\"?key=1", later));
         let message = waiting.take(console, None).unwrap();

@@ -17,7 +17,7 @@ use tokio::time::timeout;
 
 use super::super::deliveries::{Attempt, LateText, SenderContext, TIMEOUT, post};
 use super::super::webhooks::signed;
-use super::message::Message;
+use super::message::{Message, escape_markup};
 
 /// The time within which a mail server must accept an e-mail. Mail servers delay their greeting on purpose, since
 /// senders of spam do not wait for it.
@@ -103,7 +103,7 @@ impl Messenger {
                 };
                 post(&receiver.fetch, request).await
             }
-            Way::Webhook(receiver) => match serde_json::to_string(message) {
+            Way::Webhook(receiver) => match message.to_json() {
                 Ok(json) => {
                     let request = signed(&receiver.url, &json, receiver.secret.as_deref());
                     post(&receiver.fetch, request).await
@@ -192,8 +192,7 @@ async fn desktop(message: &Message) -> Attempt {
         command
     } else {
         // Notification servers interpret the text as markup, so it must be escaped.
-        let escaped =
-            message.text().replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+        let escaped = escape_markup(&message.text());
         let mut command = Command::new("notify-send");
         command.args(["--app-name=mgp", "--", &message.title, &escaped]);
         command

@@ -296,20 +296,22 @@ async fn a_call_of_a_new_tool_does_not_wait_for_the_pause_after_the_last_list() 
         server
     };
     let mut mgp = open(Isolation::Shared);
-    mgp.risk.insert("later".to_owned(), RiskLevel::Safe);
+    mgp.risk.extend(["later", "last"].map(|tool| (tool.to_owned(), RiskLevel::Safe)));
     let kernel = Kernel::builder().local_with("clock", mgp, growing).build().await.unwrap();
     let host = TestClient::new(kernel.server()).await;
     let server = kernel.0.fleet.get("clock").unwrap();
     until("the lists are read", async || !server.lists_may_be_outdated()).await;
-    for _ in 0..12 {
-        server.refresh_queue().note_read(ListGroup::Tools, Instant::now());
+    for (known, tool, name) in [(1, "later", "clock.later"), (2, "last", "last")] {
+        for _ in 0..12 {
+            server.refresh_queue().note_read(ListGroup::Tools, Instant::now());
+        }
+        handles.lock()[0].add(Tool::new(tool, "The time later", || async { "one" }));
+        sleep(Duration::from_secs(2)).await;
+        assert_eq!(kernel.index().tools_of("clock").len(), known, "the new list is not read yet");
+        let begun = Instant::now();
+        host.call(name).await.unwrap();
+        assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
     }
-    handles.lock()[0].add(Tool::new("later", "The time later", || async { "one" }));
-    sleep(Duration::from_secs(2)).await;
-    assert_eq!(kernel.index().tools_of("clock").len(), 1, "the new list is not read yet");
-    let begun = Instant::now();
-    host.call("clock.later").await.unwrap();
-    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
     kernel.stop().await;
 }
 

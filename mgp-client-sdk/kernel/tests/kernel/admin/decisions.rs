@@ -3,8 +3,8 @@
 use std::sync::atomic::Ordering;
 
 use mgp_types::method::{
-    KernelExplain, KernelPermissionsApprove, KernelPermissionsRevoke, KernelServersRestart,
-    KernelTools, KernelToolsApprove, KernelToolsReject,
+    KernelExplain, KernelPermissionsApprove, KernelPermissionsDeny, KernelPermissionsRevoke,
+    KernelServersRestart, KernelTools, KernelToolsApprove, KernelToolsReject,
 };
 use mgp_types::mgp::{
     ExplainedOutcome, KernelExplainParams, KernelPermissionChangeParams, KernelServerParams,
@@ -82,6 +82,20 @@ async fn a_permission_of_a_disabled_or_removed_server_can_be_revoked_but_not_app
     let other = KernelPermissionChangeParams::new("nots", vec![info.into()]);
     let error = operator.request::<KernelPermissionsRevoke>(&other).await.unwrap_err();
     assert!(error.to_string().contains("there is no server `nots`"), "{error}");
+}
+
+#[tokio::test]
+async fn a_decision_with_an_expiry_of_another_name_is_refused() {
+    let world = World::new().await;
+    let operator = world.operator().await;
+    let mut params = KernelPermissionChangeParams::new("clock", vec!["system.info".into()]);
+    params.extra.encode("expires_at", "2099-01-01T00:00:00Z").unwrap();
+    let approved = operator.request::<KernelPermissionsApprove>(&params).await;
+    let denied = operator.request::<KernelPermissionsDeny>(&params).await;
+    for error in [approved.unwrap_err(), denied.unwrap_err()] {
+        assert_eq!(error.code().0, -32602, "{error}");
+        assert!(error.to_string().contains("write `until`"), "{error}");
+    }
 }
 
 #[tokio::test]

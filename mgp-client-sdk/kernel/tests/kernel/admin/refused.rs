@@ -5,7 +5,7 @@ use mgp_security::AuditQuery;
 use mgp_types::method::{KernelServers, Kind, methods, tool_spelling};
 use mgp_types::mgp::{KernelServersParams, ServerState, ShutdownParams, ShutdownReason};
 use mgp_types::service::{Call, CredentialGrant, Method, Params, Principal};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::world::World;
 
@@ -82,7 +82,8 @@ async fn a_key_that_only_reads_shuts_nothing_down() {
     clock.server_id = Some("clock".to_owned());
     for params in [&clock, &ShutdownParams::new()] {
         let error = narrow.mgp().lifecycle_shutdown(params).await.unwrap_err();
-        assert!(error.to_string().contains("only an operator"), "{error}");
+        let expected = "only an operator whose key or token permits `admin.write` may call";
+        assert!(error.to_string().contains(expected), "{error}");
     }
     assert_eq!(world.kernel.servers()[0].status, ServerState::Connected);
 
@@ -111,4 +112,18 @@ async fn a_key_that_only_reads_shuts_nothing_down() {
     let done = log.query(of("dev.cloto.administered")).await.unwrap().events;
     let done = serde_json::to_string(&done).unwrap();
     assert_eq!(done.matches(r#""method":"mgp/lifecycle/shutdown""#).count(), 2, "{done}");
+}
+
+/// Regression test: the tool was unknown, so that a sink could not request the events that it missed.
+#[tokio::test]
+async fn only_operators_replay_the_audit_log_by_a_tool() {
+    let world = World::new().await;
+    let (agent, operator) = (world.agent().await, world.operator().await);
+    for name in ["mgp.audit.replay", "mgp_audit_replay"] {
+        let error = agent.call(name).args(json!({})).await.unwrap_err();
+        assert_eq!(error.code().0, 1000, "{error}");
+        let page = operator.call(name).args(json!({ "limit": 1 })).await.unwrap();
+        let page: Value = serde_json::from_str(page.structured_content.unwrap().as_str()).unwrap();
+        assert_eq!(page["events"][0]["_mgp"]["seq"], 1, "{page}");
+    }
 }

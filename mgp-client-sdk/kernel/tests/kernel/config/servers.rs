@@ -71,6 +71,18 @@ async fn the_configured_era_is_used() {
     world.end().await;
 }
 
+/// Regression test: a server that exits when its handshake fails was started again until its restarts were used up.
+#[tokio::test]
+async fn a_server_without_a_common_revision_is_not_started_again() {
+    let world = World::new("[[servers]]\nid = 'a'\n{SERVER}\nera = 'modern'").await;
+    until("the reason is shown", || world.server("a").error.is_some()).await;
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let server = world.server("a");
+    assert_eq!((server.restarts, server.status), (0, ServerState::Error), "{:?}", server.error);
+    assert!(server.error.unwrap().contains("does not speak revision"));
+    world.end().await;
+}
+
 #[tokio::test]
 async fn a_url_is_reached_with_its_headers() {
     let seen: Arc<Mutex<Vec<String>>> = Arc::default();

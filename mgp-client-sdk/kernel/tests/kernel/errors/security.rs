@@ -245,6 +245,7 @@ async fn code_1011_code_safety_violation() {
                 "validator",
                 "status",
                 "violation",
+                "reason",
                 "violations",
                 "hints",
             ])

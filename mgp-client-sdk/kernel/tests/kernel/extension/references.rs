@@ -315,5 +315,10 @@ async fn a_url_that_could_carry_data_out_of_a_sandbox_is_not_read() {
         let client = connect(&kernel, "ada").await;
         let result = client.call("list").await.unwrap();
         assert_eq!(result.member::<DataReference>().unwrap().is_some(), is_kept, "{url}");
+        if is_kept {
+            let argument = json!({ "data_reference": { "ref_id": "r" } });
+            let refused = client.call("measure").arg("text", argument).await.unwrap_err();
+            assert!(refused.to_string().contains("it cannot be reached"), "{refused}");
+        }
     }
 }

@@ -426,7 +426,7 @@ async fn progress_after_a_question_belongs_to_the_request_with_the_answer() {
 
     let params = json!({ "name": "steps", "arguments": {}, "_meta": { "progressToken": "p1" } });
     let first = raw.ask_all("tools/call", params).await;
-    assert_eq!(steps(&first), [json!(["p1", 1.0])], "{first:?}");
+    assert_eq!(steps(&first), [json!(["p1", 1])], "{first:?}");
     let asked = &first.last().unwrap()["result"];
     let key = asked["inputRequests"].as_object().unwrap().keys().next().unwrap().clone();
     let params = json!({
@@ -435,7 +435,7 @@ async fn progress_after_a_question_belongs_to_the_request_with_the_answer() {
         "requestState": asked["requestState"],
     });
     let second = raw.ask_all("tools/call", params).await;
-    assert_eq!(steps(&second), [json!(["p2", 2.0])], "{second:?}");
+    assert_eq!(steps(&second), [json!(["p2", 2])], "{second:?}");
     let result = &second.last().unwrap()["result"];
     assert_eq!(result["content"][0]["text"], "Ann", "{result}");
 }

@@ -74,6 +74,24 @@ async fn a_host_with_callbacks_gets_the_question_with_the_name_of_the_server() {
 }
 
 #[tokio::test]
+async fn an_information_of_a_server_is_not_called_a_question() {
+    let make = || {
+        let tool = Tool::new("work", "Works", |cx: Context| async move {
+            cx.inform("almost done").await;
+            "done"
+        });
+        Server::new("c", "1").tool(tool)
+    };
+    let kernel = build(Kernel::builder().local_with("c", open(&["work"]), make)).await;
+    wait_for_tools(&kernel, "c", 1).await;
+    let (builder, questions) = asked(host_of(Era::Legacy));
+    let host = host(&kernel, "ann", builder).await;
+    assert_eq!(host.call("work").await.unwrap().to_text(), "done");
+    until("it is shown", async || !questions.lock().unwrap().is_empty()).await;
+    assert_eq!(questions.lock().unwrap()[0], "The server `c` reports:\nalmost done");
+}
+
+#[tokio::test]
 async fn a_host_with_forms_gets_a_form() {
     for (above, below) in PAIRS {
         let kernel = world(below).await;

@@ -7,8 +7,9 @@ use mgp_client_sdk::{Client, ClientBuilder, ServerChange, ToolResult};
 use mgp_kernel::Kernel;
 use mgp_server_sdk::prelude::*;
 use mgp_server_sdk::{ContextExt, Resource};
-use mgp_types::mcp::{ElicitAction, ElicitResult, Era};
-use mgp_types::service::{Reply, mock};
+use mgp_types::mcp::{ElicitAction, ElicitResult, Era, ResourceUpdatedParams};
+use mgp_types::method::{Request as _, ResourcesSubscribe, ResourcesUpdated};
+use mgp_types::service::{Call, Reply, Stack, around, mock};
 
 use super::world::{PAIRS, build, host, host_of, limit_era, open, until, wait_for_tools};
 
@@ -168,6 +169,39 @@ async fn a_legacy_host_is_notified_of_resources_in_its_own_era() {
         updates.load(Ordering::SeqCst) > before + 1
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_legacy_host_is_notified_by_a_server_with_subscriptions_in_the_modern_era_only() {
+    let server = || {
+        // The tool announces the change in the session of its caller, to which no client is subscribed.
+        let touch = Tool::new("touch", "Changes the news", |cx: Context| async move {
+            let changed = ResourceUpdatedParams::new("test://news");
+            let call = Call::tell::<ResourcesUpdated>(&changed, cx.peer.context(&cx.scope))?;
+            cx.peer.send(call).await?;
+            Ok::<_, RpcError>("done")
+        });
+        let refuses = around(|call: Call, inner: Stack| async move {
+            if call.is::<ResourcesSubscribe>() {
+                return Err(RpcError::method_not_found(ResourcesSubscribe::METHOD));
+            }
+            inner.send(call).await
+        });
+        apart().replace(touch).layer(refuses)
+    };
+    let (kernel, _) = world(server).await;
+    let updates: Arc<AtomicUsize> = Arc::default();
+    let counts = Arc::clone(&updates);
+    let builder = answering(Era::Legacy).on_change(move |what| {
+        if *what == ServerChange::Resource("test://news".to_owned()) {
+            counts.fetch_add(1, Ordering::SeqCst);
+        }
+    });
+    let host = host(&kernel, "ann", builder).await;
+    host.subscribe("test://news").await.unwrap();
+    assert_eq!(text(&host, "era").await, "legacy");
+    assert_eq!(text(&host, "touch").await, "done");
+    until("the host is notified", || async { updates.load(Ordering::SeqCst) > 0 }).await;
 }
 
 #[tokio::test]

@@ -95,7 +95,7 @@ async fn events_of_a_server_pass_once_in_every_pair_of_eras() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn calls_and_refusals_are_reported_to_those_who_see_the_tool() {
+async fn calls_and_refusals_are_reported_to_their_caller_if_it_sees_the_tool() {
     let hubs = Hubs::default();
     let closed = || Server::new("closed", "1").tool(Tool::new("open", "Opens", || async { "x" }));
     let builder = Kernel::builder()
@@ -105,7 +105,9 @@ async fn calls_and_refusals_are_reported_to_those_who_see_the_tool() {
     wait_for_tools(&kernel, "models", 3).await;
     wait_for_tools(&kernel, "closed", 1).await;
     let ada = host(&kernel, "ada", host_of(Era::Legacy)).await;
+    let ben = host(&kernel, "ben", host_of(Era::Legacy)).await;
     let mut events = subscribe(&ada, &["tool.*", "security.*", "approvals.*"]).await;
+    let mut of_another = subscribe(&ben, &["tool.*", "security.*", "approvals.*"]).await;
     ada.call("models.ask").await.unwrap();
     ada.call("models.fail").await.unwrap();
     assert_eq!(ada.call("closed.open").await.unwrap_err().code().0, 1001);
@@ -123,6 +125,7 @@ async fn calls_and_refusals_are_reported_to_those_who_see_the_tool() {
         assert_eq!(event.server_id, None, "it is the kernel's own");
     }
     assert!(is_silent(&mut events).await, "ada does not see the tool it was refused");
+    assert!(is_silent(&mut of_another).await, "ben sees the tools, but these are calls of ada");
     // An operator receives the event about the refusal.
     let recent = kernel_events(&kernel, "security.*").await;
     assert_eq!(recent.len(), 1, "{recent:?}");

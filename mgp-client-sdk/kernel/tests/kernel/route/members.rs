@@ -12,7 +12,7 @@ use mgp_types::mgp::{Extension, ExtensionSet, RiskLevel};
 use mgp_types::service::{
     Call, CredentialGrant, Principal, Reply, Scope, ScopeKind, Stack, around, mock,
 };
-use mgp_types::{Payload, RpcError};
+use mgp_types::{ErrorCode, Payload, Recovery, RpcError};
 use serde_json::{Value, json};
 
 use super::world::{build, host, host_of, limit_era, open, search, wait_for_tools};
@@ -105,6 +105,30 @@ async fn a_name_of_several_servers_means_the_one_used_last_in_the_session() {
 }
 
 #[tokio::test]
+async fn refused_names_and_arguments_come_with_what_was_probably_meant() {
+    let kernel = world().await;
+    let mut client = Requests::new(&kernel);
+    let forwarded = |arguments: Value| json!({ "name": "mgp_tools_call", "arguments": arguments });
+    let similar = "did you mean `a.which` or `b.which`?";
+    for (params, expected) in [
+        (json!({ "name": "whihc" }), similar),
+        (json!({ "name": "a.whihc" }), similar),
+        (forwarded(json!({ "name": "which", "server_id": "c", "arguments": {} })), similar),
+        (
+            forwarded(json!({ "name": "a.which", "args": {} })),
+            "unknown member `args`; the arguments of the tool belong in `arguments`",
+        ),
+        (
+            forwarded(json!({ "name": "a.which", "arguments": "{}" })),
+            "`arguments`: expected an object",
+        ),
+    ] {
+        let refused = client.ask("tools/call", params).await.unwrap_err();
+        assert!(refused.message().contains(expected), "{refused}");
+    }
+}
+
+#[tokio::test]
 async fn a_session_handle_counts_for_lists_and_calls() {
     let kernel = world().await;
     let mut client = Requests::new(&kernel);
@@ -168,6 +192,53 @@ async fn tools_are_listed_with_their_security_to_callers_that_negotiated_it() {
             host.close().await;
         }
     }
+}
+
+/// Regression test: a plain caller received the counts of chunks that a server of MGP puts into each result.
+#[tokio::test]
+async fn a_plain_caller_receives_no_member_of_mgp_in_the_result_of_a_server() {
+    const RESULT: &str =
+        r#"{"content":[],"_mgp":{"streamed":true,"chunks_sent":3,"x":1},"kept":1}"#;
+    let make = || {
+        let tool = Tool::new("w_time", "Returns the time of a day", || async { "noon" });
+        Server::new("w", "1").tool(tool).layer(around(|call: Call, next: Stack| async move {
+            if call.tool().is_some() {
+                return Ok(Reply::raw(Payload::parse(RESULT)?));
+            }
+            next.send(call).await
+        }))
+    };
+    let kernel = build(Kernel::builder().local_with("w", open(&["w_time"]), make)).await;
+    wait_for_tools(&kernel, "w", 1).await;
+    for era in [Era::Legacy, Era::Modern] {
+        for (client, expected) in [(host_of(era), true), (host_of(era).without_mgp(), false)] {
+            let host = host(&kernel, "ada", client).await;
+            let result = serde_json::to_value(host.call("w_time").await.unwrap()).unwrap();
+            assert_eq!(result["_mgp"]["x"] == 1, expected, "{result}");
+            assert_eq!(result["_mgp"].is_object(), expected, "{result}");
+            assert_eq!(result["kept"], 1, "{result}");
+            host.close().await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_error_that_its_server_sent_without_hints_has_the_default_ones() {
+    let make = || {
+        let tool = Tool::new("w_time", "Returns the time of a day", || async { "noon" });
+        Server::new("w", "1").tool(tool).layer(around(|call: Call, next: Stack| async move {
+            if call.tool().is_some() {
+                let error = RpcError::new(ErrorCode::UPSTREAM_UNAVAILABLE, "no connection");
+                return Err(error.without_recovery());
+            }
+            next.send(call).await
+        }))
+    };
+    let kernel = build(Kernel::builder().local_with("w", open(&["w_time"]), make)).await;
+    wait_for_tools(&kernel, "w", 1).await;
+    let host = host(&kernel, "ada", host_of(Era::Legacy)).await;
+    let error = RpcError::from(host.call("w_time").await.unwrap_err());
+    assert_eq!(error.as_recovery(), Recovery::default_for(error.code()).as_ref());
 }
 
 /// Regression test: an escape in the name of the member hid it from the kernel, so it counted as the kernel's own.
@@ -254,11 +325,22 @@ async fn a_tool_that_the_kernel_assessed_as_dangerous_has_no_harmless_hints() {
 /// Regression test: a request counted as fulfilled by a tool that the caller's key permits to see, but not to call.
 #[tokio::test]
 async fn a_request_loads_only_tools_that_the_key_permits_to_call() {
-    let kernel = world().await;
+    let make = |id: &'static str, name: &'static str| {
+        let clock = move || Tool::new(name, "Returns the time of a day", || async { "noon" });
+        move || Server::new(id, "1").tool(clock())
+    };
+    let builder = Kernel::builder()
+        .config(search())
+        .local_with("one", open(&["clock_one"]), make("one", "clock_one"))
+        .local_with("two", open(&["clock_two"]), make("two", "clock_two"));
+    let kernel = build(builder).await;
+    for server in ["one", "two"] {
+        wait_for_tools(&kernel, server, 1).await;
+    }
     let mut client = Requests::new(&kernel);
     for (words, status, loaded) in [
         (&["tools.list"][..], "pending_approval", &[][..]),
-        (&["tools.list", "tools.call:b_time"], "fulfilled", &["b_time"]),
+        (&["tools.list", "tools.call:clock_two"], "fulfilled", &["clock_two"]),
     ] {
         client.0.cx.extensions.insert(CredentialGrant::new(words.iter().copied(), || true));
         let answer = client.request_tools("the time of a day").await;

@@ -67,6 +67,7 @@ async fn a_plain_server_and_a_resting_one_are_pinged_without_an_error() {
             let status = status_of(&host, Some(server)).await;
             assert_eq!(status.tools_total, Some(1), "{server}");
             assert_eq!(status.server_id.as_deref(), Some(server), "{status:?}");
+            assert!(status.pending_requests.is_some(), "{status:?}");
         }
         // After an operator has stopped the server, a ping does not start it, and the answer reports its state.
         kernel.stop_server(&ServerId::from("new")).await.unwrap();
@@ -151,6 +152,7 @@ async fn a_shutdown_of_a_server_ends_its_calls_after_the_timeout_of_the_request(
     params.timeout_ms = Some(100);
     let result = operator.mgp().lifecycle_shutdown(&params).await.unwrap();
     assert_eq!((result.accepted, result.pending_requests), (true, Some(1)));
+    assert_eq!(result.estimated_drain_ms, Some(100));
     // The server itself would wait for 30 s.
     let limit = Duration::from_secs(10);
     tokio::time::timeout(limit, ended.notified()).await.unwrap();

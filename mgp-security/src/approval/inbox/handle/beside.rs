@@ -123,6 +123,16 @@ impl Inbox {
     }
 }
 
+/// Returns the error for a request that cannot be answered: it is decided already, or there was none with this id.
+pub(super) fn not_open(request: Option<&Arc<ApprovalRequest>>, id: &str) -> RpcError {
+    RpcError::invalid_params(if let Some(decided) = request {
+        format!("`{}` is {} already", decided.id, decided.state_word())
+    } else {
+        let id = mgp_types::clip(id, 64);
+        format!("no open request has the id `{id}`; see `mgp approvals ls`")
+    })
+}
+
 /// Returns the error for a request that other processes changed at every attempt to change it.
 pub(super) fn changed_by_others() -> RpcError {
     let busy = StoreError::Busy("others change the same request");

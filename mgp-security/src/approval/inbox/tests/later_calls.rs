@@ -1,6 +1,7 @@
 //! Approvals of later calls: equal calls that wait at the same time, and revocations while the store fails.
 
 use mgp_testkit::FaultyStore;
+use mgp_types::mgp::AuditEvent;
 
 use super::*;
 
@@ -57,4 +58,19 @@ async fn an_answer_that_failed_approves_no_later_calls() {
     store.set_failing(true);
     inbox.approve_for(&ann(), &waits, &for_an_hour(), None).await.unwrap_err();
     assert!(inbox.calls().list(&ann(), None).await.unwrap().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn decisions_about_calls_of_another_tenant_are_recorded_with_it() {
+    let world = World::open().await;
+    let waits = id(&world.ask(&wipe(&Principal::new("acme", "eve").agent("eve"), "all")).await);
+    let ada = Principal::new("acme", "ada").operator();
+    world.inbox.approve_for(&ada, &waits, &for_an_hour(), None).await.unwrap();
+    world.inbox.forget_server(&"disk".into()).await.unwrap();
+    let events = world.audit.events();
+    let decided = events.iter().filter(|event| event.event_type.as_str().ends_with("_decided"));
+    let tenant = |event: &AuditEvent| event.details.as_ref()?.decode::<String>("tenant").ok()?;
+    let tenants: Vec<_> = decided.map(tenant).collect();
+    let is_acme = |tenant: &Option<String>| tenant.as_deref() == Some("acme");
+    assert!(tenants.len() > 2 && tenants.iter().all(is_acme), "{tenants:?}");
 }

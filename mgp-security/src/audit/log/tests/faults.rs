@@ -214,9 +214,12 @@ async fn an_intent_that_fails_leaves_no_trace_of_a_call_that_did_not_run() {
     let folder = Folder::new();
     let (log, full) = Flaky::open(&folder).await;
     full.store(true, Ordering::Relaxed);
+    assert!(log.failure().is_none());
     assert!(log.begin(start("not run", None, None)).await.is_err());
+    assert!(matches!(log.failure(), Some(AuditError::Failed(_))));
     full.store(false, Ordering::Relaxed);
     until_written(&log).await;
+    until("the log works again", async || log.failure().is_none()).await;
     log.close().await.unwrap();
     let log = folder.open().await;
     assert!(tools(&log).await.is_empty());

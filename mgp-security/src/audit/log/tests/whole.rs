@@ -245,6 +245,9 @@ async fn digests_of_one_key_can_be_compared_and_survive_the_process() {
     assert_eq!(log.digest_key().unwrap().digest("secret"), digest);
     assert_ne!(DigestKey::new([7; 32]).digest("secret"), digest);
     assert!(folder.open_without_key(log).await);
+    std::fs::write(folder.dir.join("audit.key"), "x").unwrap();
+    let damaged = AuditLog::open(config(), None).await.unwrap_err().to_string();
+    assert!(damaged.contains("audit.key` cannot be used: it is damaged; restore it"), "{damaged}");
 }
 
 impl Folder {
