@@ -105,8 +105,8 @@ impl StateHandle {
         (current.clone(), reason)
     }
 
-    /// Returns whether the supervisor of the server starts it, or will start it again without a request; `None` if
-    /// there is no supervisor.
+    /// Returns whether the supervisor of the server starts it, or will start it again without a request; `None` without
+    /// a supervisor.
     pub(crate) fn is_start_pending(&self) -> Option<bool> {
         *self.0.is_start_pending.lock()
     }
