@@ -29,10 +29,10 @@ async fn browse(server: ChildCommand) -> Result<(), Error> {
     let client = Client::builder("browse", env!("CARGO_PKG_VERSION")).spawn(server).await?;
     let facts = client.server();
     if let Some(info) = client.server_info() {
-        say(&format!("{} {} ({})", info.name, info.version, facts.revision));
+        print_line(&format!("{} {} ({})", info.name, info.version, facts.revision));
     }
     if let Some(active) = facts.mgp {
-        say(&format!("MGP: {active}"));
+        print_line(&format!("MGP: {active}"));
     }
     let capabilities = client.capabilities();
     if capabilities.tools.is_some() {
@@ -60,10 +60,10 @@ async fn browse(server: ChildCommand) -> Result<(), Error> {
 /// Prints one line: the kind, the name, and the first line of the description.
 fn line(kind: &str, name: &str, description: Option<&str>) {
     let first = description.and_then(|text| text.trim().lines().next()).unwrap_or_default();
-    say(&format!("{kind:9} {name}  {first}"));
+    print_line(&format!("{kind:9} {name}  {first}"));
 }
 
 // A closed pipe (`browse … | head`) is not an error.
-fn say(line: &str) {
+fn print_line(line: &str) {
     let _ = writeln!(std::io::stdout(), "{line}");
 }

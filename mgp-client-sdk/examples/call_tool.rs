@@ -79,7 +79,7 @@ async fn run(options: Options) -> Result<CallToolResult, Error> {
     let outcome = if options.streams {
         follow(call.stream()).await
     } else {
-        call.progress(|step| print("progress", told(step))).await
+        call.progress(|step| print("progress", progress_members(step))).await
     };
     client.close().await;
     outcome
@@ -90,7 +90,7 @@ async fn follow(mut stream: mgp_client_sdk::ToolStream) -> Result<CallToolResult
     while let Some(item) = stream.next().await {
         match item? {
             StreamItem::Chunk(block) => print("chunk", json!(block)),
-            StreamItem::Progress(step) => print("progress", told(&step)),
+            StreamItem::Progress(step) => print("progress", progress_members(&step)),
             StreamItem::Result(result) => return Ok(result),
             _ => {}
         }
@@ -174,12 +174,12 @@ fn target(
         (Some(_), Some(word)) => return Err(format!("`{word}`: a URL or a command, not both")),
         (None, None) => return Err("the server's command is missing".to_owned()),
     };
-    let client = if retries { client.retry(told_of(tool.clone())) } else { client };
+    let client = if retries { client.retry(printed_retries(tool.clone())) } else { client };
     Ok(Options { client, streams, retries, server, tool, arguments })
 }
 
 /// Returns a retry configuration that prints a line for each attempt.
-fn told_of(tool: String) -> RetryConfig {
+fn printed_retries(tool: String) -> RetryConfig {
     RetryConfig::default().on_attempt(move |attempt| {
         let mut line = json!({
             "attempt": attempt.attempt,
@@ -189,7 +189,7 @@ fn told_of(tool: String) -> RetryConfig {
         if let Some(other) = attempt.tool.filter(|other| *other != tool) {
             line["tool"] = other.into();
         }
-        say(&line);
+        print_line(&line);
     })
 }
 
@@ -203,41 +203,41 @@ fn extensions(list: &str) -> Result<ExtensionSet, String> {
     list.split(',').map(|name| known(name.trim())).collect()
 }
 
-fn told(step: &Progress) -> Value {
-    let mut told = json!({ "progress": step.progress });
+fn progress_members(step: &Progress) -> Value {
+    let mut members = json!({ "progress": step.progress });
     for (name, value) in [
         ("total", step.total.map(Value::from)),
         ("message", step.message.clone().map(Value::from)),
         ("estimated_remaining_ms", step.estimated_remaining_ms.map(Value::from)),
     ] {
         if let Some(value) = value {
-            told[name] = value;
+            members[name] = value;
         }
     }
-    told
+    members
 }
 
 fn failure(error: &Error) -> Value {
-    let mut told = json!({ "code": error.code().0, "message": error.message() });
+    let mut members = json!({ "code": error.code().0, "message": error.message() });
     if let Some(name) = error.code().name() {
-        told["name"] = name.into();
+        members["name"] = name.into();
     }
     if let Some(recovery) = error.recovery() {
-        told["recovery"] = json!(recovery);
+        members["recovery"] = json!(recovery);
     }
     if let Error::Call(error) = error
         && let Some(data) = error.as_data()
     {
-        told["data"] = json!(data);
+        members["data"] = json!(data);
     }
-    told
+    members
 }
 
 fn print(kind: &str, value: impl Into<Value>) {
-    say(&json!({ kind: value.into() }));
+    print_line(&json!({ kind: value.into() }));
 }
 
-fn say(line: &Value) {
+fn print_line(line: &Value) {
     // A closed pipe is not an error.
     let _ = writeln!(std::io::stdout(), "{line}");
 }

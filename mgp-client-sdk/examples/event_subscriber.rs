@@ -25,7 +25,7 @@ async fn main() -> ExitCode {
     loop {
         match print_events(url, Path::new(file), channels).await {
             Ok(()) => {}
-            // The server would refuse the same request again, e.g. because it keeps no events, or because the
+            // Stop: the server would refuse the same request again, e.g. because it keeps no events, or because the
             // subscription in the file has other channels.
             Err(error)
                 if matches!(
@@ -47,7 +47,7 @@ async fn main() -> ExitCode {
 async fn print_events(url: &str, file: &Path, channels: &[String]) -> Result<(), Error> {
     let client = Client::builder("event_subscriber", "1.0").connect_url(url).await?;
     let subscription = match read_position(file) {
-        // If the server has lost the subscription, it starts again for the channels.
+        // If the server no longer knows the subscription, it is requested again for these channels.
         Some(cursor) => client.events().resume(cursor).channels(channels),
         None => client.events().subscribe(channels),
     };

@@ -14,7 +14,7 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 /// The message that is sent to the peer; the message of the panic itself is only logged.
-const PANICKED: &str = "the handler panicked; the server's log says where";
+const PANICKED: &str = "the handler panicked; see the log of the server";
 
 /// Layer that catches panics of inner services and answers with error −32603.
 #[derive(Clone, Debug, Default)]
@@ -52,7 +52,8 @@ impl<S: MgpService> Service<Call> for CatchPanic<S> {
     mgp_types::always_ready!();
 
     fn call(&mut self, call: Call) -> Self::Future {
-        // After a panic the service can be in any state, so it is not used again for this call.
+        // `AssertUnwindSafe` does no harm: a panic can leave the service in any state, but it is not used again for
+        // this call.
         match catch_unwind(AssertUnwindSafe(|| self.inner.call(call))) {
             Ok(future) => ResponseFuture { future: Some(future), failed: None },
             Err(panic) => ResponseFuture { future: None, failed: Some(panic_error(&*panic)) },

@@ -13,7 +13,7 @@ use mgp_types::{
 
 use crate::limit::{QuotaExceeded, RateLimited, TooLarge};
 
-/// A refusal of a lifecycle layer.
+/// The reason why a layer of this crate refuses a call, or ends it with an error.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LifecycleError {
@@ -27,7 +27,7 @@ pub enum LifecycleError {
     #[error("not finished within {:?}, although it reported progress; it may have run: call again only if that does no harm", about(*.0))]
     TotalTimedOut(Duration),
     /// The deadline of the caller passed before the call got a permit, so the call did not run.
-    #[error("no turn came within {:?}; the call did not run, so call again when less is waiting", about(*.0))]
+    #[error("the call waited {:?} because too many calls run, and did not start; call again when fewer calls run", about(*.0))]
     NotStarted(Duration),
     /// Calls arrive at a higher rate than allowed.
     #[error(transparent)]
@@ -35,7 +35,7 @@ pub enum LifecycleError {
     /// The caller has used up its quota for the current period.
     #[error(transparent)]
     QuotaExceeded(#[from] QuotaExceeded),
-    /// Arguments or a result are too large.
+    /// The arguments or the result of a call are too large.
     #[error(transparent)]
     TooLarge(#[from] TooLarge),
     /// The server does not accept calls in its current state.
@@ -71,11 +71,13 @@ pub enum LifecycleError {
     #[error("the connection is already initialized")]
     AlreadyInitialized,
     /// A call asked its caller questions in more rounds than allowed.
-    #[error("the call asked its caller more than {0} times; its tool must ask for more at once")]
+    #[error(
+        "the call asked its caller questions more than {0} times; the tool must ask several questions at once"
+    )]
     TooManyRounds(u32),
     /// The state that a call stores between rounds is too large.
     #[error(
-        "what the call keeps between rounds has more than {0} bytes; its tool must keep less, or answers be shorter"
+        "the answers and values that the call keeps between its rounds of questions have more than {0} bytes; shorten the answers, or let the tool keep less"
     )]
     StateTooLarge(usize),
     /// A server has more open permission requests than allowed.
@@ -256,9 +258,12 @@ impl From<LifecycleError> for RpcError {
                     Some(hints) => error.recovery(hints),
                     None => error,
                 };
-                let is_not_ready = matches!(refusal, LifecycleError::NotReady { .. });
+                let is_away = matches!(
+                    refusal,
+                    LifecycleError::NotReady { .. } | LifecycleError::CircuitOpen { .. }
+                );
                 // Keep the refusal as the source of the error, because outer layers might know the cause and a remedy.
-                if is_not_ready { error.because(refusal) } else { error }
+                if is_away { error.because(refusal) } else { error }
             }
         }
     }
@@ -275,8 +280,8 @@ fn not_ready(state: &ServerState, server: Option<&ServerId>, cause: Option<&str>
         (ServerState::Connecting, Some(cause)) => {
             format!("{subject} is starting again after a failure: {cause}; try again in a moment")
         }
-        // A login also restarts the server.
-        (ServerState::Error, Some(cause)) if cause.contains("; run `mgp servers login ") => {
+        // The text of the cause already advises a login, which also restarts the server. So no other remedy is added.
+        (ServerState::Error, Some(cause)) if needs_login(cause) => {
             format!("{subject} failed: {cause}")
         }
         (ServerState::Error, Some(cause)) => {
@@ -284,6 +289,11 @@ fn not_ready(state: &ServerState, server: Option<&ServerId>, cause: Option<&str>
         }
         (state, _) => not_ready_state(state, &subject),
     }
+}
+
+/// Returns whether the cause of a failure names a login as its remedy.
+fn needs_login(cause: &str) -> bool {
+    cause.contains("; run `mgp servers login ")
 }
 
 fn not_ready_state(state: &ServerState, subject: &str) -> String {
@@ -319,7 +329,7 @@ fn named(server: Option<&ServerId>) -> String {
     server.map_or_else(|| "the server".to_owned(), |id| format!("server `{id}`"))
 }
 
-/// Returns the recovery hints for a refusal; `None` if they depend only on the error code (MGP §14.5).
+/// Returns the recovery hints for a refusal; `None` if the default hints of the error code apply (MGP §14.5).
 fn hints(code: ErrorCode, refusal: &LifecycleError) -> Option<Recovery> {
     let defaults = Recovery::default_for(code)?;
     Some(match refusal {
@@ -329,9 +339,13 @@ fn hints(code: ErrorCode, refusal: &LifecycleError) -> Option<Recovery> {
         }
         .details(limited.details()),
         LifecycleError::QuotaExceeded(exceeded) => defaults.details(exceeded.details()),
-        LifecycleError::NotReady { state, server, restarts, .. } => {
+        LifecycleError::NotReady { state, server, restarts, cause } => {
             let hints = match state {
-                // During the restart that follows, calls are refused with 2002, which has the same hints.
+                ServerState::Error if cause.as_deref().is_some_and(needs_login) => {
+                    defaults.no_retry()
+                }
+                // After the drain comes the restart, during which calls are refused with 2002. These hints are the same
+                // as those of 2002.
                 ServerState::Draining if *restarts => {
                     defaults.retry(RetryStrategy::FixedDelay, 1000, 5)
                 }
@@ -421,11 +435,17 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_that_a_login_ends_asks_for_no_restart() {
+    fn a_failure_that_a_login_ends_asks_for_no_restart_and_no_retry() {
         let text = |cause| not_ready(&ServerState::Error, None, Some(cause));
         let login = "`files` requires a login; run `mgp servers login files`";
         assert!(text(login).ends_with("run `mgp servers login files`"), "{}", text(login));
         assert!(text("exited with code 1").ends_with("restart it once the cause is gone"));
+        for (cause, retryable) in [(login, false), ("exited with code 1", true)] {
+            let (state, cause) = (ServerState::Error, Some(cause.into()));
+            let refusal = LifecycleError::NotReady { state, server: None, restarts: true, cause };
+            let error = RpcError::from(refusal);
+            assert_eq!(error.as_recovery().unwrap().is_retryable(), retryable, "{error}");
+        }
     }
 
     #[test]

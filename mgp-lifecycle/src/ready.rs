@@ -145,7 +145,8 @@ impl ReadyLayer {
         // A reason that is a single word is the reason of a stop and not the cause of a failure.
         let cause = reason.filter(|reason| reason.contains(' '));
         let restarts = match self.state.is_start_pending() {
-            // The supervisor has decided before the drain began; the reason of the drain does not show its policy.
+            // The supervisor decided on the restart before the drain began. The reason of the drain does not show that
+            // decision.
             Some(is_pending) if state == ServerState::Draining => is_pending,
             _ => follows || cause.is_some(),
         };
@@ -157,7 +158,7 @@ impl ReadyLayer {
         let waits = match self.state.get() {
             ServerState::Connecting | ServerState::Restarting => true,
             ServerState::Connected => self.is_lost(),
-            // The program ended without a failure, and is started again.
+            // The server ended without a failure, and its supervisor will start it again.
             ServerState::Disconnected => self.state.is_start_pending() == Some(true),
             _ => false,
         };
@@ -182,7 +183,7 @@ impl ReadyLayer {
             None => settled.await.ok(),
         };
         if settled.is_some_and(|state| *state == ServerState::Connected) {
-            // Decisions of outer layers, e.g. about access, may be out of date after the wait.
+            // Mark the call: decisions of outer layers, e.g. about access, may be out of date after the wait.
             WaitMark::mark(call.cx_mut());
             return Ok(());
         }

@@ -78,8 +78,8 @@ pub struct RoundsLayer {
 }
 
 impl RoundsLayer {
-    /// Creates a layer that seals state with `sealer`. If a client can switch between several servers during a call,
-    /// all these servers must use the same key.
+    /// Creates a layer that seals, with `sealer`, the state of a call that the client keeps between two rounds. If a
+    /// client can switch between several servers during a call, all these servers must use the same key.
     pub fn new(sealer: Sealer) -> Self {
         Self { sealer, config: Arc::default() }
     }

@@ -71,8 +71,8 @@ struct Shared {
     current: Mutex<ServerState>,
     /// The reason for the latest change; it is written only while the lock of `current` is held.
     reason: Mutex<Option<Arc<str>>>,
-    /// `true` if the supervisor of the server starts it, or will start it again without a request; `None` without a
-    /// supervisor.
+    /// `true` if the supervisor is starting the server, or will start it again without a request; `None` if the server
+    /// has no supervisor.
     is_start_pending: Mutex<Option<bool>>,
     latest: watch::Sender<ServerState>,
     changes: broadcast::Sender<Transition>,
@@ -105,13 +105,13 @@ impl StateHandle {
         (current.clone(), reason)
     }
 
-    /// Returns whether the supervisor of the server starts it, or will start it again without a request; `None` without
-    /// a supervisor.
+    /// Returns whether the supervisor is starting the server, or will start it again without a request; `None` if the
+    /// server has no supervisor.
     pub(crate) fn is_start_pending(&self) -> Option<bool> {
         *self.0.is_start_pending.lock()
     }
 
-    /// Sets whether the supervisor of the server starts it, or will start it again without a request.
+    /// Sets whether the supervisor is starting the server, or will start it again without a request.
     pub(crate) fn set_start_pending(&self, is_pending: bool) {
         *self.0.is_start_pending.lock() = Some(is_pending);
     }

@@ -1,5 +1,8 @@
 //! Time limits for tool calls, and for requests about the discovery of tools and servers (MGP §14.3: 3003).
 //!
+//! The servers of `mgp-server-sdk` use this layer for the calls that they receive. The time limits of the requests that
+//! a client or the kernel sends are in `src/wire/request_timeout.rs` of `mgp-client-sdk`.
+//!
 //! Applies to: inbound and outbound.
 
 use std::pin::Pin;
@@ -36,9 +39,9 @@ const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(2);
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Timeouts {
-    /// The limit of a tool call, from the time it gets a permit to run. Default: 30 s.
+    /// The time limit of a tool call, counted from the time at which it gets a permit to run. Default: 30 s.
     pub tool: Duration,
-    /// The limit of a discovery request: `mgp/tools/*` or `mgp/discovery/*`. Default: 2 s.
+    /// The time limit of a discovery request: `mgp/tools/*` or `mgp/discovery/*`. Default: 2 s.
     pub discovery: Duration,
 }
 

@@ -47,8 +47,8 @@ struct Shared<S: Expiring> {
     clock: OnceLock<Box<Clock>>,
     /// Locked during each change, so that the audit events match the changed entries.
     changing: tokio::sync::Mutex<()>,
-    /// `true` while a task records the ends of expired entries.
-    recording: AtomicBool,
+    /// `true` while a task waits for its turn to record the ends of expired entries.
+    is_queued: AtomicBool,
 }
 
 type Clock = dyn Fn() -> SystemTime + Send + Sync;
@@ -60,7 +60,7 @@ impl<S: Expiring> Entries<S> {
             state: State::new(store, audit),
             clock: OnceLock::new(),
             changing: tokio::sync::Mutex::default(),
-            recording: AtomicBool::new(false),
+            is_queued: AtomicBool::new(false),
         }));
         let weak = Arc::downgrade(&entries.0);
         entries.0.state.on_change(move || weak.upgrade().map(|shared| Self(shared).record_soon()));
@@ -93,18 +93,18 @@ impl<S: Expiring> Entries<S> {
             return;
         }
         let Ok(runtime) = Handle::try_current() else { return };
-        if self.0.recording.swap(true, Ordering::AcqRel) {
+        if self.0.is_queued.swap(true, Ordering::AcqRel) {
             return;
         }
         let entries = self.clone();
         runtime.spawn(async move {
-            let change = entries.begin_change().await;
+            let _change = entries.begin_change().await;
+            // An entry that expires from here on queues a further task, because `record_ends` might miss it.
+            entries.0.is_queued.swap(false, Ordering::AcqRel);
             if let Err(error) = entries.record_ends().await {
                 // The expired entries have no effect in any case; the next change tries again to record their ends.
                 tracing::warn!(space = S::SPACE, %error, "the end of entries was not recorded");
             }
-            drop(change);
-            entries.0.recording.store(false, Ordering::Release);
         });
     }
 

@@ -22,7 +22,7 @@ pub enum Refusal {
     #[error("the call was not run: {0}")]
     Unaudited(#[source] AuditError),
     /// A tool was called with a notification instead of a request.
-    #[error("a tool is called with a request: nobody could be told what becomes of a notification")]
+    #[error("a tool must be called with a request, because a notification gets no answer")]
     NotARequest(#[source] Rule),
     /// No access entry or policy allows the call, or one of them denies it.
     #[error(transparent)]
@@ -37,7 +37,7 @@ pub enum Refusal {
     #[error(transparent)]
     NotOperator(#[from] NotOperator),
     /// The tenant already has the maximum number of access entries.
-    #[error("there are {0} access entries already; take some back first")]
+    #[error("there are {0} access entries already; revoke some first")]
     TooManyEntries(usize),
     /// A change could not be stored or recorded.
     #[error(transparent)]
@@ -119,8 +119,8 @@ impl From<ValidationBlocked> for Refusal {
 }
 
 impl Refusal {
-    /// Returns whether lists hide the tool from a caller who is refused for this reason. For each new reason, this must
-    /// be decided here.
+    /// Returns whether lists hide a tool from a caller whose call of it is refused for this reason. Has an arm for each
+    /// reason, so that a new reason must be decided here.
     pub(crate) fn hides_tool(&self) -> bool {
         match self {
             Self::AccessDenied(_)
@@ -215,7 +215,7 @@ impl From<Refusal> for RpcError {
             },
         };
         let message = match &refusal {
-            Refusal::Unchanged(error) => error.told(),
+            Refusal::Unchanged(error) => error.caller_message(),
             other => other.to_string(),
         };
         let mut error = Self::new(code, message);

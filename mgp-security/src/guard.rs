@@ -27,7 +27,7 @@ enum Judge {
     Definitions,
 }
 
-/// The time that each judgement took.
+/// The durations of the judgements so far.
 #[derive(Debug, Clone, Default)]
 pub struct GuardTiming {
     durations: Vec<Duration>,

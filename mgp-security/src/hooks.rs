@@ -30,7 +30,8 @@ impl From<Option<()>> for HookState {
 
 type Hook = Arc<dyn Fn() -> HookState + Send + Sync>;
 
-/// Hooks in the order in which they were added. Those whose owner no longer exists are removed at the next change.
+/// Hooks in the order in which they were added. A hook whose owner no longer exists is removed the next time that the
+/// hooks run.
 #[derive(Default)]
 pub(crate) struct Hooks(Mutex<Vec<Hook>>);
 
@@ -40,7 +41,7 @@ impl Hooks {
     }
 
     /// Runs all hooks. The lock is not held meanwhile, so a hook can add another hook.
-    pub(crate) fn tell(&self) {
+    pub(crate) fn run(&self) {
         let hooks = self.0.lock().clone();
         let over: Vec<Hook> = hooks.into_iter().filter(|hook| hook() == HookState::Over).collect();
         if !over.is_empty() {
@@ -66,10 +67,10 @@ mod tests {
         };
         hooks.add(move || weak.upgrade().map(count));
         hooks.add(|| {});
-        hooks.tell();
+        hooks.run();
         assert_eq!((runs.load(Ordering::Relaxed), hooks.0.lock().len()), (1, 2));
         drop(runs);
-        hooks.tell();
+        hooks.run();
         assert_eq!(hooks.0.lock().len(), 1, "the hook without an owner");
     }
 }

@@ -349,14 +349,14 @@ impl Policies {
         self.0.now.read().servers.contains_key(server)
     }
 
-    /// Registers a hook that runs after each change.
+    /// Registers a hook that runs after each change of a policy.
     pub fn on_change<L: Into<HookState>>(&self, hook: impl Fn() -> L + Send + Sync + 'static) {
         self.0.hooks.add(hook);
     }
 
     fn write(&self, change: impl FnOnce(&mut Table)) {
         change(&mut self.0.now.write());
-        self.0.hooks.tell();
+        self.0.hooks.run();
     }
 }
 

@@ -66,7 +66,7 @@ struct StoreCache<S: Snapshot> {
     table: tokio::sync::Mutex<EntryTable<S::Entry>>,
     /// The revision of the store that the snapshot shows.
     known: AtomicU64,
-    /// Receives the revision of the store.
+    /// Receives each new revision of the store.
     news: watch::Receiver<u64>,
     hooks: Hooks,
     /// `true` while a task follows the store, i.e. reads each of its changes. The task ends with its runtime.
@@ -93,7 +93,7 @@ pub(crate) struct Found<E> {
     pub(crate) revision: u64,
 }
 
-/// An error of changing the state.
+/// The reason why a change of the state failed, or why its outcome is not certain.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ChangeError {
@@ -120,11 +120,14 @@ pub enum ChangeError {
 impl ChangeError {
     /// Returns the message for a caller. It omits details of a store's failure: these are only in the error's sources,
     /// which operators see.
-    pub(crate) fn told(&self) -> String {
+    pub(crate) fn caller_message(&self) -> String {
         match self {
-            Self::Store(error) => format!("the change was not made: {}", told(error)),
+            Self::Store(error) => format!("the change was not made: {}", caller_message(error)),
             Self::Unread(error) => {
-                format!("the change was made, but the new state cannot be read: {}", told(error))
+                format!(
+                    "the change was made, but the new state cannot be read: {}",
+                    caller_message(error)
+                )
             }
             other => other.to_string(),
         }
@@ -139,7 +142,7 @@ fn commit_error(error: StoreError) -> ChangeError {
 }
 
 /// Returns the message for a caller about a failed store, without details.
-pub(crate) fn told(error: &StoreError) -> String {
+pub(crate) fn caller_message(error: &StoreError) -> String {
     RpcError::from(error.clone()).message().to_owned()
 }
 
@@ -203,8 +206,8 @@ impl<S: Snapshot> State<S> {
         self.readable_alone()
     }
 
-    /// Does the same as [`readable`](Self::readable) while no task follows the store. The snapshot might be outdated
-    /// then.
+    /// Checks the same as [`readable`](Self::readable), for the rare cases that no task follows the store, or that the
+    /// snapshot might be outdated. Starts the task if there is none.
     #[cold]
     fn readable_alone(&self) -> Result<(), StoreError> {
         if self.0.news.has_changed().is_err() {
@@ -258,12 +261,14 @@ impl<S: Snapshot> State<S> {
     /// Commits a change of this space, with its audit events.
     ///
     /// If the audit sink reads its events from this same store, the change and its events form one commit. Otherwise
-    /// the events are recorded after the change, and the change is undone if the sink refuses them.
+    /// the events are recorded after the change. If the sink refuses them, the change is undone, unless that fails too.
     ///
     /// # Errors
-    /// [`ChangeError`]. After [`ChangeError::Unread`] and [`ChangeError::Unrecorded`] the change was made. After
-    /// [`ChangeError::Late`] it may have been made or may be made later; the snapshot shows it as soon as it is made.
-    /// After any other error it was not made.
+    /// - [`ChangeError::Unread`]: the change was made, but cannot be read back yet.
+    /// - [`ChangeError::Unrecorded`]: the change was made; it could be neither recorded nor undone.
+    /// - [`ChangeError::Late`]: the change may have been made or may be made later; the snapshot shows it as soon as it
+    ///   is made.
+    /// - Any other [`ChangeError`]: the change was not made, or was undone.
     pub(crate) async fn commit(
         &self,
         mut change: Change,
@@ -286,7 +291,7 @@ impl<S: Snapshot> State<S> {
                 commit(change).await?
             }
             None if events.is_empty() => commit(change).await?,
-            None => self.commit_and_tell(change, events).await?,
+            None => self.commit_and_record(change, events).await?,
         };
         let seen = with_timeout(patience, self.catch_up()).await;
         self.follow();
@@ -318,7 +323,7 @@ impl<S: Snapshot> State<S> {
     }
 
     /// Commits a change, then records its events in a sink that does not use the same store.
-    async fn commit_and_tell(
+    async fn commit_and_record(
         &self,
         change: Change,
         events: Vec<AuditEvent>,
@@ -342,7 +347,7 @@ impl<S: Snapshot> State<S> {
         // Run this in a separate task: if the caller drops its future, the work must not stop between the change and
         // its audit record.
         let work = runtime.spawn(work);
-        // If the receiver fails, the task has ended, and its own result contains the error.
+        // If nothing is received, the task has ended, and the result of the task contains the error.
         let was_made = async { was_made.await.or(Ok(())) };
         with_timeout(self.0.store.answer_timeout(), was_made).await.map_err(commit_error)?;
         match work.await {
@@ -374,7 +379,7 @@ impl<S: Snapshot> State<S> {
         if let Ok(runtime) = Handle::try_current()
             && !inner.followed.swap(true, Ordering::AcqRel)
         {
-            // Before the next decision, read the changes that were made while no task followed the store.
+            // Changes were made while no task followed the store: this flag makes the next decision read them first.
             if !inner.is_current() {
                 inner.lost.store(true, Ordering::Release);
             }
@@ -405,7 +410,7 @@ impl<S: Snapshot> StoreCache<S> {
         drop(table);
         // Also run the hooks if the store could not be read until now, so that callers that waited for it try again.
         if changed || was_lost {
-            self.hooks.tell();
+            self.hooks.run();
         }
         Ok(())
     }
@@ -490,7 +495,7 @@ impl<S: Snapshot> Follower<S> {
         let Some(mut news) = self.state.upgrade().map(|state| state.store.revision()) else {
             return;
         };
-        // Also read changes that were made before this task started.
+        // Treat the current revision as new, so that changes from before the start of this task are also read.
         news.mark_changed();
         loop {
             let Some(sleep) =
@@ -512,7 +517,7 @@ impl<S: Snapshot> Follower<S> {
                 () = tokio::time::sleep(patience) => {
                     let Some(state) = self.state.upgrade() else { return };
                     if sleep.is_some_and(|sleep| sleep < MAX_SLEEP) {
-                        state.hooks.tell();
+                        state.hooks.run();
                     }
                     continue;
                 }

@@ -50,7 +50,7 @@ impl<S: MgpService> Service<Call> for TraceService<S> {
         if let Some(trace) = call.params().trace_id() {
             call.cx_mut().trace = Some(trace);
         }
-        // Read here, because the params of a call can be replaced before it is sent on.
+        // Read the trace context here, because the params of a call can be replaced before the call is sent on.
         if let Some(received) = CallerTrace::of(call.params()) {
             call.cx_mut().extensions.insert(received);
         }

@@ -113,7 +113,10 @@ fn options() -> Result<Options, Box<dyn std::error::Error>> {
                 options.multi = kind == "multi";
             }
             ("--http", Some(address)) => options.address = Some(address),
-            (flag, _) => return Err(format!("unknown flag `{flag}`; known: {KNOWN}").into()),
+            (flag, value) => {
+                let given = value.unwrap_or_default();
+                return Err(format!("`{flag} {given}` is not valid; known: {KNOWN}").into());
+            }
         }
     }
     Ok(options)

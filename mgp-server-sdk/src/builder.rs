@@ -191,8 +191,8 @@ impl Server {
 // === Health ===
 
 impl Server {
-    /// Adds a check that must succeed for the server to be healthy. It runs when the health is requested, at most once
-    /// per second.
+    /// Adds a health check: the server reports that it is healthy only if all its checks succeed. A check runs when the
+    /// health is requested, at most once per second.
     ///
     /// A check returns a `bool`, `()`, a `HealthStatus`, a pair of a `HealthStatus` and any JSON value, or a `Result`
     /// of these; an error is logged and reported as `false`. A check has one second to finish, and runs on its own

@@ -11,8 +11,8 @@ use mgp_types::{Payload, RpcError};
 
 use crate::subscribers::{ListKind, Subscribers};
 
-/// The time for which a modern client may cache a list, in milliseconds. Clients are notified of changes, so this time
-/// matters only if a notification was lost.
+/// The time for which a modern client may cache a list, in milliseconds. It limits how long a client sees an old list
+/// if a change notification was lost.
 pub(crate) const LIST_TTL_MS: u64 = 60_000;
 
 /// The default number of entries on a page of a list such as `tools/list`.
@@ -34,7 +34,8 @@ pub(crate) trait Entry: fmt::Debug + Send + Sync + 'static {
 pub(crate) struct PageFields {
     /// The cursor of the next page.
     pub(crate) next: Option<String>,
-    /// Set only for revisions since 2026-07-28, which require this field and the next two.
+    /// Like `ttl_ms` and `cache_scope`, set only for callers of revisions since 2026-07-28, which require these three
+    /// fields.
     pub(crate) result_type: Option<ResultType>,
     pub(crate) ttl_ms: Option<u64>,
     pub(crate) cache_scope: Option<CacheScope>,
@@ -52,7 +53,7 @@ impl PageFields {
     }
 }
 
-/// A shared, changeable list.
+/// A list of tools, prompts or the like that clones share, and that can change while it is served.
 pub(crate) struct Catalog<E>(Arc<CatalogState<E>>);
 
 struct CatalogState<E> {
@@ -66,10 +67,11 @@ struct CatalogState<E> {
 pub(crate) struct Snapshot<E> {
     order: Vec<Arc<E>>,
     by_key: HashMap<String, Arc<E>>,
-    /// The id of this version of the list, part of its cursors. Equal lists have the same id in all processes.
+    /// The id of this version of the list, which its cursors contain. Equal lists have the same id in all processes, so
+    /// a cursor is valid in each of them.
     revision: u32,
     page_size: usize,
-    /// The cursor on the last page, if the list continues in another source, e.g. in a set of resources.
+    /// The cursor that the last page returns, if the list continues in another source, e.g. in a set of resources.
     final_cursor: Option<String>,
     pages: Vec<[OnceLock<Result<Payload, RpcError>>; 2]>,
 }
@@ -108,8 +110,8 @@ impl<E: Entry> Catalog<E> {
         removed
     }
 
-    /// Sets the number of entries on a page (`None` keeps the current number), and the cursor
-    /// that the last page returns.
+    /// Sets the number of entries on a page, and the cursor that the last page returns. `None` keeps the current value
+    /// of either.
     pub(crate) fn set_paging(&self, page_size: Option<usize>, final_cursor: Option<String>) {
         let mut current = self.0.snapshot.lock();
         let page_size = page_size.unwrap_or(current.page_size).max(1);
@@ -167,8 +169,8 @@ impl<E: Entry> Snapshot<E> {
         &self.order
     }
 
-    /// Returns the page at a cursor; `None` if the cursor does not belong to this list. Each page is encoded once per
-    /// era.
+    /// Returns the page at a cursor; `None` if the cursor does not belong to this version of the list. Each page is
+    /// encoded only once per era, and then reused.
     pub(crate) fn page(&self, cursor: Option<&str>, era: Era) -> Option<Result<Payload, RpcError>> {
         let number = match cursor {
             None => 0,

@@ -140,12 +140,12 @@ impl ChangeNotifier {
     }
 }
 
-/// The implementation that handles subscriptions to a server's resources.
+/// The handler of subscriptions to a server's resources.
 #[derive(Clone, Debug)]
 pub(crate) enum ResourceWatcher {
-    /// The watched resources belong to the server itself.
+    /// The resources belong to the server itself, which notifies the subscribers of changes.
     Own(Resources),
-    /// An implementation that the author supplied, e.g. that of a gateway.
+    /// The resources are stored elsewhere, e.g. behind a gateway; the author's implementation subscribes to them.
     External(Arc<dyn ResourceSubscriber>),
 }
 
@@ -156,8 +156,8 @@ impl fmt::Debug for dyn ResourceSubscriber {
 }
 
 impl ResourceWatcher {
-    /// Subscribes to a resource for the notification stream of a modern client. Returns the name of the resource in
-    /// [`ChangeNotifier::updated`], and the subscription; `None` if the caller cannot subscribe to the resource.
+    /// Subscribes to a resource for the notification stream of a modern client. Returns the subscription, and the name
+    /// by which [`ChangeNotifier::updated`] refers to the resource; `None` if the caller cannot subscribe to it.
     pub(crate) async fn subscribe(
         &self,
         cx: &Context,
@@ -165,8 +165,8 @@ impl ResourceWatcher {
     ) -> Option<(String, WatchedResource)> {
         match self {
             Self::Own(resources) => resources.knows(&uri).then(|| WatchedResource::plain(uri)),
-            Self::External(watches) => match watches.subscribe(cx, &uri).await {
-                Ok(watch) => Some(watched_resource(watch, uri)),
+            Self::External(subscriber) => match subscriber.subscribe(cx, &uri).await {
+                Ok(subscription) => Some(watched_resource(subscription, uri)),
                 Err(error) => {
                     tracing::debug!(%error, "resource subscription failed");
                     None
@@ -183,16 +183,16 @@ fn watched_resource(
     (name, WatchedResource { uri, has_changed, _guard: guard })
 }
 
-/// Returns the subscription endpoints of a server whose resources are stored elsewhere.
-pub(crate) fn routes(subscribers: Subscribers, watched: ResourceWatcher) -> Router {
-    let ResourceWatcher::External(watches) = watched else { return Router::new() };
+/// Returns the endpoints with which clients subscribe to resources that are stored elsewhere, and unsubscribe from
+/// them.
+pub(crate) fn routes(subscribers: Subscribers, watcher: Arc<dyn ResourceSubscriber>) -> Router {
     let unsubscribed = subscribers.clone();
     Router::new()
         .on::<ResourcesSubscribe, _, _>(move |cx, params| {
-            let (subscribers, watches) = (subscribers.clone(), Arc::clone(&watches));
+            let (subscribers, watcher) = (subscribers.clone(), Arc::clone(&watcher));
             async move {
-                let watch = watches.subscribe(&cx, &params.uri).await?;
-                let (name, watching) = watched_resource(watch, params.uri);
+                let subscription = watcher.subscribe(&cx, &params.uri).await?;
+                let (name, watching) = watched_resource(subscription, params.uri);
                 subscribers.watch_as(&cx, name, watching)?;
                 Ok(EmptyResult::new())
             }

@@ -8,7 +8,7 @@ use mgp_types::service::Extensions;
 use crate::error::BuildError;
 use crate::request::Function;
 
-/// The completion functions by argument.
+/// The completion functions of a prompt or a template, each by the name of its argument or variable.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Completers(BTreeMap<String, Function<Completion>>);
 
@@ -25,7 +25,8 @@ impl Completers {
         self.0.is_empty()
     }
 
-    /// Returns an error for each function whose argument does not exist, or whose required state the server lacks.
+    /// Returns an error for each function whose argument is not among `arguments`, or whose state the server lacks.
+    /// `what` names the prompt or template in the errors.
     pub(crate) fn errors(
         &self,
         what: &str,
@@ -43,10 +44,10 @@ impl Completers {
     }
 }
 
-/// The completion functions and arguments of a prompt or template.
+/// The prompt or template of a completion request, with its completion functions and arguments.
 #[derive(Debug)]
 pub(crate) struct CompletionTarget {
     pub(crate) completers: Completers,
-    /// The names of the arguments; `None` if they are unknown.
+    /// The names of the arguments; `None` for a template of a resource set, whose variables are not known here.
     pub(crate) arguments: Option<Vec<String>>,
 }

@@ -18,7 +18,8 @@ const MAX_PROPOSALS: usize = 100;
 pub(crate) struct CompletionEndpoint {
     pub(crate) prompts: Prompts,
     pub(crate) resources: Resources,
-    /// The function for arguments that have no completion function of their own.
+    /// The author's default function ([`Server::complete`](crate::Server::complete)), for arguments that have no
+    /// completion function of their own.
     pub(crate) fallback: Option<Function<Completion>>,
 }
 

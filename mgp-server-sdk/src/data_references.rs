@@ -219,8 +219,8 @@ impl DataReferences {
         Ok(ReferenceReader::new(url, Arc::new(fetch)).expect(reference.size_bytes, sha256))
     }
 
-    /// Returns an HTTP client for a URL. Besides public addresses, it can reach the explicitly allowed hosts, and the
-    /// kernel if the URL is one of the kernel's.
+    /// Returns an HTTP client for the data at a URL. It can reach public addresses and the hosts that the author
+    /// allowed. If the URL is one of the kernel that started this server, the client can reach the kernel too.
     fn fetch(&self, url: &str) -> Result<GuardedFetch, ReferenceError> {
         let kernel = std::env::var(KERNEL).unwrap_or_default();
         let is_of_kernel = !kernel.is_empty()

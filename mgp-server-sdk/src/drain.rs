@@ -1,4 +1,4 @@
-//! The graceful shutdown of a server: on request, after all running calls have been answered (MGP §11.4).
+//! The graceful shutdown (*drain*) of a server: it answers all running calls, and then ends (MGP §11.4).
 
 use mgp_lifecycle::Drain;
 use mgp_transport::CloseHandle;
@@ -8,23 +8,24 @@ use tokio::task::JoinHandle;
 #[derive(Debug, Default)]
 pub(crate) struct Shutdown {
     pub(crate) drain: Drain,
-    /// If set, the program itself handles SIGTERM and SIGINT.
+    /// `true` if the program itself handles SIGTERM and SIGINT, and the server leaves them alone.
     pub(crate) leaves_signals: bool,
     /// If set, the peer of [`Server::serve`](crate::Server::serve) owns the server and may shut it down.
     pub(crate) is_owned: bool,
 }
 
-/// A task that closes a connection when the server has drained; it stops when this value is dropped.
+/// A task that closes one connection once the server has drained; the task stops when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct CloseWhenDrained(JoinHandle<()>);
 
 impl CloseWhenDrained {
     pub(crate) fn when_drained(drain: Drain, ending: CloseHandle) -> Self {
-        // Use a separate task, so that the connection need not check with each message whether the server has drained.
+        // A separate task waits for the drain. Otherwise the connection would have to check with each message whether
+        // the drain is over.
         Self(tokio::spawn(async move {
             drain.wait_begun().await;
-            // Announce the end first. Otherwise, finished calls whose answers are held back because the peer does not
-            // read would still count as running, and the drain would wait for them.
+            // First tell the connection that it will end. If the peer does not read, answers of finished calls are held
+            // back, and these calls would otherwise still count as running; the drain would wait for them forever.
             ending.announce();
             drain.wait_ended().await;
             ending.drain();

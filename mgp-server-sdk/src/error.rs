@@ -67,7 +67,7 @@ impl fmt::Debug for ServeError {
     }
 }
 
-/// A reason why a server cannot be built.
+/// A mistake of the server's author because of which the server cannot be built.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum BuildError {
     /// A tool has an invalid name.
@@ -131,7 +131,8 @@ pub(crate) enum BuildError {
     UnknownPermission { tool: String, permission: Permission },
 }
 
-/// All reasons why a server cannot be built.
+/// All mistakes because of which a server cannot be built; [`Server::into_stack`](crate::Server::into_stack) returns
+/// them as one error.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
 pub(crate) struct BuildErrors(pub(crate) Vec<BuildError>);
@@ -142,7 +143,7 @@ impl From<BuildErrors> for RpcError {
     }
 }
 
-/// A tool was called without a permission it needs (MGP §3).
+/// The refusal of a call because the client has not granted a permission that the tool needs (MGP §3).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{tool}` needs the permission `{permission}`, which is {}; {}", .standing.as_str(), remedy(*.standing))]
 pub(crate) struct PermissionMissing {

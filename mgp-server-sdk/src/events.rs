@@ -50,8 +50,8 @@ impl Server {
     }
 }
 
-/// Returns the gate that offers the event methods also as tools, to clients that negotiated events (later revisions of
-/// MGP §13).
+/// Returns a layer that also accepts the event methods as calls of tools (`mgp…`), from clients that negotiated events.
+/// Later revisions of MGP §13 require this.
 pub(crate) fn tools_gate(events: &EventHub) -> Gate {
     let tools = KernelToolsLayer::new(events.router());
     Gate(Box::new(move |inner| {

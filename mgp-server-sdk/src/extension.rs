@@ -36,7 +36,8 @@ impl ServerExtension for Extension {
     }
 }
 
-/// Runs tool calls with the same idempotency key only once; checks only calls that all other layers have admitted.
+/// Makes a server run only one of the tool calls that have the same idempotency key. The key of a call is checked only
+/// after all other layers have admitted the call.
 ///
 /// ```
 /// use mgp_server_sdk::Idempotency;
@@ -54,7 +55,8 @@ impl ServerExtension for Idempotency {
     fn install(self, server: Server) -> Server {
         let keys = self.clone();
         let check = Arc::new(AskCheck::new(move |call| keys.check(call)));
-        // The gates run the check before they ask a person about a call, so it is added outside of all gates.
+        // Gates that ask a person about a call run this check first, so the check must be in the call before the
+        // outermost gate.
         let add_check = around(move |mut call: Call, next: Stack| {
             if call.is::<ToolsCall>() {
                 call.cx_mut().extensions.insert_shared(Arc::clone(&check));

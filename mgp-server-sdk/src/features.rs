@@ -40,9 +40,11 @@ pub(crate) struct Features {
     pub(crate) completer: Option<Function<Completion>>,
     pub(crate) logging: bool,
     subscribers: Subscribers,
-    /// If set, the author has a handle to the tools, and may add the first one while the server runs.
+    /// `true` if the author took the handle to the tools, with which the first tool can be added while the server runs.
+    /// The server then offers tools even if it has none yet.
     expects_tools: AtomicBool,
-    /// The implementation of subscriptions, if the resources are stored elsewhere.
+    /// The author's handler of subscriptions to resources that are stored elsewhere; `None` if the server handles them
+    /// itself.
     pub(crate) watches: Option<Arc<dyn ResourceSubscriber>>,
     pub(crate) events: EventHub,
     /// If set, the author declared channels, so the server offers events.
@@ -50,7 +52,7 @@ pub(crate) struct Features {
     pub(crate) errors: Vec<BuildError>,
 }
 
-/// The parts that a server needs to notify its clients of its shutdown.
+/// The parts that a server needs to notify its clients that it shuts down.
 #[derive(Debug)]
 pub(crate) struct ShutdownNotice {
     pub(crate) drain: Drain,
@@ -85,9 +87,11 @@ impl Features {
         self.expects_tools.store(true, Ordering::Relaxed);
     }
 
-    /// Replaces the subscribers to changes, and keeps all features that do not depend on them.
+    /// Replaces the table of clients that are notified of changes. The resources and prompts depend on the table, so
+    /// they are replaced by empty ones; all other features stay.
     pub(crate) fn replace_subscribers(&mut self, subscribers: Subscribers) {
-        // These entries would be lost, because they notify the subscribers that they were given.
+        // Resources and prompts that were added before would be lost, because they use the replaced table; this is an
+        // error of the author.
         if !self.resources.is_empty() || !self.prompts.is_empty() {
             self.errors.push(BuildError::LateChangeNotifier);
         }
@@ -96,8 +100,8 @@ impl Features {
         self.subscribers = subscribers;
     }
 
-    /// Removes and returns the errors collected so far, together with those of the features. If there is any, the
-    /// server cannot be built.
+    /// Removes and returns the errors of the author that were found so far, in the features and in the functions that
+    /// implement them. If there are any, the server cannot be built.
     pub(crate) fn errors(&mut self, state: &Extensions) -> Vec<BuildError> {
         let mut errors = std::mem::take(&mut self.errors);
         errors.extend(self.prompts.errors(state));
@@ -108,7 +112,8 @@ impl Features {
         errors
     }
 
-    /// Adds the features to the server's offer; returns the router of their endpoints, and whether logging is enabled.
+    /// Adds the features to the capabilities that the server offers. Returns the router of their endpoints, and whether
+    /// the server may send log messages.
     pub(crate) fn assemble(
         self,
         offer: &mut ServerOffer,
@@ -132,7 +137,8 @@ impl Features {
             let extensions = offered.extensions.get_or_insert_default();
             let settings = Payload::from_trusted(r#"{"directoryRead":true}"#);
             extensions.insert(key::SKILLS_EXTENSION, settings);
-            router = router.merge(crate::skill::routes(self.skills.clone()));
+            router =
+                router.merge(crate::skill::routes(self.skills.clone(), self.resources.clone()));
         }
         if offered.completions.is_some() {
             let (prompts, resources) = (self.prompts.clone(), self.resources.clone());
@@ -211,8 +217,9 @@ impl Features {
         let resources = has_subscriptions.then_some(watcher);
         let subscribers = self.subscribers;
         let mut router = Router::new();
-        if let Some(resources @ ResourceWatcher::External(_)) = &resources {
-            router = router.merge(change_notifier::routes(subscribers.clone(), resources.clone()));
+        if let Some(ResourceWatcher::External(subscriber)) = &resources {
+            let subscriber = Arc::clone(subscriber);
+            router = router.merge(change_notifier::routes(subscribers.clone(), subscriber));
         }
         let sources = ListenSources {
             subscribers: subscribers.clone(),

@@ -27,8 +27,8 @@ use crate::pages::Pages;
 use crate::server::Server;
 use crate::signals::SignalGuard;
 
-/// A type-erased HTTP service with its authentication layer. It is cloned for each request, so it is an `Arc` of a
-/// function, which is cheaper to clone than a boxed service.
+/// A type-erased HTTP service together with its authentication layer. The service is cloned for each request; cloning
+/// an `Arc` of a function is cheaper than cloning a boxed service.
 #[derive(Clone)]
 struct BoxedService(Arc<dyn Fn(Request<Incoming>) -> ResponseFuture + Send + Sync>);
 
@@ -56,7 +56,7 @@ impl BoxedService {
         }))
     }
 
-    /// Answers requests for the given pages itself, and passes all others on.
+    /// Answers requests for the pages, and passes all other requests to the service.
     fn beside(self, pages: Pages) -> Self {
         Self(Arc::new(move |request| match pages.answer(&request) {
             Some(answer) => Box::pin(ready(Ok(answer))),
@@ -98,7 +98,7 @@ pub struct HttpServer {
     limits: ConnectionLimits,
     authentication: Authentication,
     pages: Option<Pages>,
-    /// A function that adds TLS to the bound address.
+    /// A function that wraps the listener in TLS after the address was bound; `None` without TLS.
     tls: Option<Box<dyn FnOnce(TcpListener) -> Listener + Send>>,
     logs_warnings: bool,
 }
@@ -211,8 +211,8 @@ impl HttpServer {
         self
     }
 
-    /// Logs no warnings about an address that other machines can reach, because the program warns of it in the words
-    /// of its own options.
+    /// Suppresses the warnings about an address that other machines can reach, for programs that warn of it in the
+    /// words of their own options.
     pub fn without_warnings(mut self) -> Self {
         self.logs_warnings = false;
         self
@@ -258,8 +258,8 @@ impl HttpServer {
         if logs_warnings {
             warn_of_exposure(local, tls.is_some(), &config);
         }
-        // Callers are allowed to use the bound address as the host, unless it is the unspecified address, which is not
-        // a valid host.
+        // Allow requests whose header `Host` has the bound address. The unspecified address (`0.0.0.0`) is not a valid
+        // host.
         match local.ip() {
             ip if ip.is_unspecified() => {}
             IpAddr::V4(ip) => config.hosts.push(ip.to_string()),
@@ -272,7 +272,8 @@ impl HttpServer {
         // Preflight requests of browsers contain no credentials, so the CORS layer is outside the authentication layer.
         let cors = CorsLayer::new(&config);
         let (drain, drains_on_signals) = (server.drain_handle(), !server.shutdown.leaves_signals);
-        crate::health::count_http(&mut server.health, &limits);
+        let open = limits.open.clone();
+        crate::health::count_connections(&mut server.health, move || open.count() as u64);
         let stack = server.into_stack()?;
         let service = HttpService::new(stack.clone(), config);
         let boxed = match authentication {
@@ -316,8 +317,8 @@ fn warn_of_exposure(local: SocketAddr, has_tls: bool, config: &HttpConfig) {
     }
 }
 
-/// Checks that the endpoint is a path, and that hosts and origins have the form in which browsers send them; any other
-/// form would never match a request.
+/// Checks that the endpoint is a path, and that the listed hosts and origins have the form in which browsers send them.
+/// An entry in any other form would match no request.
 fn check_config(config: &HttpConfig) -> Result<(), ServeError> {
     if let Some(path) = config.endpoint.as_ref().filter(|path| !path.starts_with('/')) {
         return Err(ServeError::Endpoint(path.clone()));
@@ -444,7 +445,7 @@ impl BoundServer {
         .await;
     }
 
-    /// Serves until the sender of `stopped` is dropped or the server has drained.
+    /// Serves until the sender of `stopped` is dropped, or until the server has drained.
     ///
     /// This function is not generic, so that the code of connections is compiled once with this crate, and not again
     /// with each program.

@@ -15,11 +15,11 @@ use crate::catalog::bad_cursor;
 use crate::permission;
 use crate::tool::{RetryHint, Running, Tools};
 
-/// The innermost service with time limits and retry hints.
+/// The innermost service, [`Leaf`], with the layers for time limits and retry hints around it.
 pub(crate) type BoundedLeaf = RetryHint<Timeout<Leaf>>;
 
-/// The innermost service of a server that routes `tools/call` to other servers and applies no time
-/// limit to it, e.g. a gateway.
+/// The innermost service of a server whose author handles `tools/call`, e.g. of a gateway that passes it to other
+/// servers. Tool calls have no time limit here; all other methods go to `others`.
 #[derive(Clone)]
 pub(crate) struct GatewayLeaf {
     pub(crate) tools: Tools,
@@ -45,12 +45,13 @@ impl Service<Call> for GatewayLeaf {
     }
 }
 
-/// The innermost service: the tools, then the other endpoints.
+/// The innermost service: it runs the server's tools, and passes other methods to their endpoints.
 #[derive(Clone)]
 pub(crate) struct Leaf {
     tools: Tools,
     endpoints: Router,
-    /// `false` if the author added an endpoint for `tools/call`; `own_lists` is the same for `tools/list`.
+    /// `true` if this service handles `tools/call` itself; `false` if the author added an endpoint for it. The same
+    /// applies to `own_lists` and `tools/list`.
     own_calls: bool,
     own_lists: bool,
     events: Option<EventHub>,
@@ -93,8 +94,8 @@ impl Leaf {
 
     /// Starts a tool, or asks the caller for missing permissions.
     fn run(&self, mut call: Call) -> LeafFuture {
-        // Check first that the arguments are an object: a call that will be refused must not cause a question to the
-        // caller.
+        // Ask about permissions only if the arguments are an object. Any other call will be refused, so it must not
+        // cause a question to the caller.
         let callable = call
             .tool()
             .filter(|tool| tool.arguments.is_none_or(|arguments| arguments.starts_with('{')));
@@ -110,13 +111,12 @@ impl Leaf {
     }
 }
 
-/// Checks the rights of a call again if an outer layer made the call wait, because the rights might have ended in the
-/// meantime.
+/// Checks again that a call is allowed, if an outer layer made it wait: a right might have ended in the meantime.
 fn recheck(tools: &Tools, call: &Call) -> Result<(), RpcError> {
     if WaitMark::is_set(call.cx()) { tools.recheck(call) } else { Ok(()) }
 }
 
-/// Runs a tool of a server with event channels, and delays the answer until the events that the tool published were
+/// Runs a tool of a server with event channels. Delays the answer until the events that the tool published have been
 /// sent.
 async fn settled(hub: EventHub, scope: Scope, running: LeafFuture) -> Result<Reply, RpcError> {
     let answer = running.await;

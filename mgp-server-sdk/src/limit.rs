@@ -6,19 +6,19 @@ use mgp_types::service::StreamLimit;
 
 use crate::stack::Gate;
 
-/// The limits of a server other than those for concurrency and time.
+/// The limits of a server on tool calls, except those on concurrency and time.
 #[derive(Debug, Default)]
 pub(crate) struct CallLimits {
     pub(crate) rates: Vec<RateLimit>,
     pub(crate) quotas: Vec<QuotaLayer>,
     pub(crate) max_arguments: Option<usize>,
     pub(crate) max_result: Option<usize>,
-    /// The maximum size of all chunks of a call; checked where the chunks are sent, and not in a separate layer.
+    /// The maximum size of all chunks of a call, in bytes. The layer that sends chunks checks it, so it needs no gate.
     pub(crate) max_stream_bytes: Option<u64>,
 }
 
 impl CallLimits {
-    /// Returns the layer that sends chunks, and the gates that check the limits, innermost first.
+    /// Returns the layer that sends chunks, and the gates (see [`Gate`]) that check the limits, innermost first.
     ///
     /// The layer with the cheapest check is outermost: a call that is too large does not count for a rate limit, and a
     /// call above its rate limit is not charged to a quota. A limit that is not set adds no layer.

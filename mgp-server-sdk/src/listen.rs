@@ -30,13 +30,15 @@ pub(crate) struct ListenSources {
     pub(crate) subscribers: Subscribers,
     /// The handler of subscriptions to resources; set if the server offers them.
     pub(crate) resources: Option<ResourceWatcher>,
-    /// `true` if the server announces changes that MCP defines. Then clients without MGP can open a stream too.
+    /// `true` if the server announces changes of lists or resources, which MCP defines. Then clients without MGP can
+    /// open a stream too.
     pub(crate) announces_changes: bool,
     /// The hub of the server's events; set if the server offers events.
     pub(crate) events: Option<EventHub>,
 }
 
-/// Returns the endpoint that opens a stream, which ends when the client ends it or the server has drained.
+/// Returns the endpoint that opens a stream of notifications. The stream ends when the client ends it, or when the
+/// server has drained.
 pub(crate) fn routes(sources: ListenSources, drain: Drain) -> Router {
     let listening = Stack::from_fn(move |call: Call| {
         let (sources, drain) = (sources.clone(), drain.clone());
@@ -83,8 +85,9 @@ async fn listen(
         None => Vec::new(),
     };
 
-    // Attach the subscriptions before the client is notified of the stream, so that the answer to its next call waits
-    // for the events of that call. The events are sent only after the acknowledgement, the first message of the stream.
+    // Attach the event subscriptions before the client knows that the stream is open. Then the answer to its next call
+    // already waits for the events of that call. The events are sent only after the acknowledgement, which must be the
+    // first message of the stream.
     let events = sources.events.as_ref().filter(|_| cx.caller.has(Extension::Events));
     let attached =
         events.map(|events| events.attach(&cx, &Payload::of(id)?, &attachments)).transpose()?;
@@ -142,7 +145,7 @@ async fn subscribe(
     watched.into_iter().map(|(_, uri)| uri).collect()
 }
 
-/// Returns the part of the requested filter that is accepted: the notifications that this server can send.
+/// Returns the part of the requested filter that the server accepts, i.e. the notifications that it can send.
 fn accepted(lists: ListSet, watched: Vec<String>) -> SubscriptionFilter {
     let granted = |list| lists.has(list).then_some(true);
     let mut accepted = SubscriptionFilter::new();

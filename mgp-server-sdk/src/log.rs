@@ -65,7 +65,7 @@ impl Logger {
         cx.outlet.wants(OutletItemKind::Log).then(|| threshold.least())
     }
 
-    /// Returns whether messages of this level that belong to no call are sent to a legacy session.
+    /// Returns whether a legacy session receives messages of this level that belong to no call.
     #[must_use]
     pub fn is_sent_to(session: &Scope, level: LogLevel) -> bool {
         level >= session.state::<SessionLevel>().get()
@@ -103,10 +103,10 @@ impl FromCall for Logger {
     }
 }
 
-/// The lowest level of the log messages that a caller receives, or the session from which to read it.
+/// The lowest level of the log messages that a caller receives, or the session whose client sets it.
 #[derive(Debug)]
 enum LogThreshold {
-    /// The level of the legacy session, read when a message is sent.
+    /// The level of a legacy session, which the client can change. It is read when a message is sent.
     Session(Arc<SessionLevel>),
     /// The level that the modern request itself contains.
     Request(LogLevel),

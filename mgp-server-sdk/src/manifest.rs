@@ -14,6 +14,7 @@ use mgp_types::{Payload, RpcError};
 use tower_service::Service;
 
 use crate::extension::ServerExtension;
+use crate::permission;
 use crate::server::Server;
 
 const MANIFEST_VERSION: &str = "0.1.0";
@@ -42,7 +43,7 @@ type ChangeFn = dyn Fn(&mut ServiceManifest) + Send + Sync;
 mgp_types::opaque_debug!(Manifest);
 
 impl Manifest {
-    /// Creates a manifest of the server's name, version, extensions and tools.
+    /// Creates the extension; its manifest lists the server's name, version, extensions and tools.
     pub fn new() -> Self {
         Self::default()
     }
@@ -54,7 +55,7 @@ impl Manifest {
         self
     }
 
-    /// Returns the layer that answers with the manifest of a server with this offer.
+    /// Returns the layer that answers requests for the manifest of a server with this offer.
     pub(crate) fn layer(self, offer: &ServerOffer) -> ManifestLayer {
         let info = &offer.info;
         let mut server = ManifestServer::new(info.name.as_str(), info.version.as_str());
@@ -109,7 +110,7 @@ impl<S: MgpService> Service<Call> for ManifestService<S> {
 
     mgp_types::always_ready!();
 
-    fn call(&mut self, call: Call) -> Self::Future {
+    fn call(&mut self, mut call: Call) -> Self::Future {
         let is_tool = match call.method().as_str() {
             ManifestGet::METHOD => false,
             ToolsCall::METHOD
@@ -120,6 +121,9 @@ impl<S: MgpService> Service<Call> for ManifestService<S> {
             }
             _ => return Either::Left { future: self.inner.call(call) },
         };
+        // Apply the grants in this request now, because the list of tools depends on them, and the inner request for
+        // the list has its own params without grants.
+        permission::apply_grants(&mut call);
         let (_, _, cx) = call.into_parts();
         let layer = self.layer.clone();
         let listed = Params::of(ToolsList::METHOD, &ListParams::new()).map(|params| {

@@ -10,7 +10,8 @@ use ::http::{HeaderValue, Method, Request, Response, StatusCode};
 use mgp_transport::http::HttpBody;
 use tower_service::Service;
 
-/// Pages that every caller may read, by path. If they are used as a separate service, all other paths get 404.
+/// Pages that every caller may read without credentials, by path. Used as a service of its own, it answers all other
+/// paths with 404.
 ///
 /// ```
 /// use http::{Request, StatusCode};

@@ -11,10 +11,11 @@ use mgp_types::mgp::{
 };
 use mgp_types::service::{Call, CallerRequest, InputRequired, Params, Reply};
 
-/// The key of the question for permissions. If a call contains an answer under this key, its caller is not asked again.
+/// The key under which the server asks a caller for permissions. If a call contains an answer under this key, its
+/// caller is not asked again.
 const KEY: &str = "mgp.permission";
 
-/// Applies the permission grants in a call's params to that call.
+/// Reads the permission grants from the params of a call, and stores them in its context.
 pub(crate) fn apply_grants(call: &mut Call) {
     if sends_grants(call)
         && let Some(grants) = Grants::carried_by(call.params())
@@ -23,35 +24,36 @@ pub(crate) fn apply_grants(call: &mut Call) {
     }
 }
 
-/// Applies the grants in a call whose tool needs the permissions `needed`. Returns a question to the caller if the
-/// call lacks a decision about one of these permissions, and does not answer an earlier question.
+/// Stores in the context of a call the grants that it contains. `needed` are the permissions that its tool needs. If
+/// the call contains no decision about one of them, and no answer to an earlier question, returns a question to the
+/// caller instead.
 pub(crate) fn apply_grants_or_ask(
     call: &mut Call,
     needed: &[Permission],
 ) -> Result<Option<Reply>, RpcError> {
-    let (brought, answered) = (Grants::carried_by(call.params()), answer(call.params())?);
-    let is_told = brought.is_some() || answered.is_some();
-    if !is_told && Grants::from_context(call.cx()).is_told() {
+    let (sent, answered) = (Grants::carried_by(call.params()), answer(call.params())?);
+    if sent.is_none() && answered.is_none() && Grants::from_context(call.cx()).is_told() {
         // This client sent its grants earlier, in separate requests, so the call need not contain any.
         return Ok(None);
     }
-    let said = Permission::canonical(brought.iter().flat_map(|told| told.grants.keys()));
-    let unsaid: Vec<_> = needed.iter().filter(|name| !said.contains(name)).cloned().collect();
-    if answered.is_none() && !unsaid.is_empty() {
-        return question(call, unsaid).map(Some);
+    let decided = Permission::canonical(sent.iter().flat_map(|sent| sent.grants.keys()));
+    let open: Vec<_> = needed.iter().filter(|name| !decided.contains(name)).cloned().collect();
+    if answered.is_none() && !open.is_empty() {
+        return question(call, open).map(Some);
     }
-    // The grants in the request are applied last, because they are newer than the answer and must override it.
-    note(call, answered.into_iter().chain(brought));
+    // Apply the grants in the request after the answer to the question: they are newer, so they override it.
+    note(call, answered.into_iter().chain(sent));
     Ok(None)
 }
 
-/// Returns whether the caller sends its grants with each call. A caller without MGP does not, and is never asked for
-/// them.
+/// Returns whether the caller is one that sends its grants with each call: a modern caller that negotiated
+/// `permissions`. A caller without MGP sends none, and is never asked for them.
 pub(crate) fn sends_grants(call: &Call) -> bool {
     let caller = &call.cx().caller;
     caller.era == Era::Modern && caller.has(Extension::Permissions)
 }
 
+/// Stores decisions about permissions in a call; they replace those that the client sent before.
 fn note(call: &mut Call, decisions: impl IntoIterator<Item = PermissionDecision>) {
     let grants = Grants::default();
     for decision in decisions {
@@ -60,6 +62,7 @@ fn note(call: &mut Call, decisions: impl IntoIterator<Item = PermissionDecision>
     call.cx_mut().extensions.insert(grants);
 }
 
+/// Returns the caller's answer to the question for permissions.
 fn answer(params: &Params) -> Result<Option<PermissionDecision>, RpcError> {
     let Some(responses) = params.input_responses() else { return Ok(None) };
     let responses: InputResponses = responses.get()?;
@@ -70,6 +73,7 @@ fn answer(params: &Params) -> Result<Option<PermissionDecision>, RpcError> {
     Ok(Some(decision))
 }
 
+/// Returns the reply that asks the caller to decide about permissions.
 fn question(call: &Call, missing: Vec<Permission>) -> Result<Reply, RpcError> {
     let mut params = PermissionRequestParams::new(call.cx().key.to_string(), missing);
     params.message = call.tool().map(|tool| format!("`{}` needs these permissions", tool.name));

@@ -1,4 +1,4 @@
-//! Extensions that add layers and endpoints to a server, and not only members to its messages.
+//! The extensions of proposals that add layers or endpoints to a server, and not only members to its messages.
 
 use mgp_lifecycle::StructuredErrorsLayer;
 use mgp_security::{CallerConfirmLayer, Scopes};
@@ -62,7 +62,7 @@ impl ServerExtension for HumanInTheLoop {
 /// The extension `scopes` (proposal 4): callers request sessions with scopes, and a call needs the scopes that its tool
 /// requires.
 ///
-/// Add the extension after [`Server::governed`], because the decision about calls compares the scopes.
+/// Add the extension after [`Server::governed`]: the governance, which decides about calls, compares the scopes.
 impl ServerExtension for Scopes {
     fn extension(&self) -> Extension {
         Extension::Scopes

@@ -11,7 +11,7 @@ use crate::log;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RequestContextLayer {
-    /// If set, handlers may send log messages.
+    /// `true` if the server sends log messages; each request then gets the level of its caller.
     pub(crate) logging: bool,
 }
 
@@ -31,7 +31,8 @@ impl<S: MgpService> Service<Call> for RequestContext<S> {
             if self.layer.logging {
                 log::store_level(&mut call);
             }
-            // Only a caller that answers with its next request needs the counter, because the handler then runs again.
+            // Number the questions only for callers that answer with their next request. The handler then runs again,
+            // and its questions must get the same numbers.
             if let CallerAccess::Channel(_) = call.cx().caller_access {
                 call.cx_mut().extensions.insert(QuestionCounter::default());
             }

@@ -64,9 +64,10 @@ pub struct Server {
     callbacks: CallbackLayer,
     pub(crate) shutdown: Shutdown,
     pub(crate) health: Health,
-    /// If set, the server answers requests for its manifest.
+    /// The extension that answers requests for the manifest, if the author added it.
     manifest: Option<Manifest>,
-    /// If set, the author chose the MGP extensions explicitly, so they are not completed automatically.
+    /// `true` if the author set the MGP extensions in the offer. The server then does not add the ones that its
+    /// features need.
     chose_extensions: bool,
 }
 
@@ -117,8 +118,8 @@ const SERVED: ExtensionSet = ExtensionSet::EMPTY
     .with(Extension::Lifecycle)
     .with(Extension::Callbacks);
 
-/// Returns the layer of tasks. The function `support` decides which calls may become tasks; without it, the definitions
-/// of this server's tools decide.
+/// Returns the layer that runs calls as tasks. `support` decides which calls may become tasks; without it, the
+/// definitions of this server's tools decide.
 fn tasks_layer(config: TasksConfig, support: Option<TaskSupportFn>, tools: Tools) -> TasksLayer {
     match support {
         None => TasksLayer::new(config, move |tool| tools.task_support(tool)),
@@ -128,7 +129,8 @@ fn tasks_layer(config: TasksConfig, support: Option<TaskSupportFn>, tools: Tools
     }
 }
 
-/// Returns the layer of the handshake. The function `typed` knows the tools that other servers run.
+/// Returns the layer that negotiates revision and extensions with each client. It must know which tools have an output
+/// schema; `typed` knows this about tools that other servers run.
 fn handshake_layer(
     offer: ServerOffer,
     typed: Option<TypedToolsFn>,
@@ -144,7 +146,7 @@ impl Server {
     pub fn new(name: impl Into<String>, version: impl Into<String>) -> Self {
         let mut offer = ServerOffer::new(Implementation::new(name, version));
         let mut mgp = MgpOffer::new(SERVED);
-        // Handlers can ask modern callers the same questions as legacy callers, with the same functions.
+        // The functions of this SDK ask modern callers the same questions as legacy callers.
         mgp.asks_in_rounds = true;
         offer.mgp = Some(mgp);
         Self {
@@ -313,7 +315,8 @@ impl Server {
         self
     }
 
-    /// Returns the MGP part of the offer; `None` if the author chose the extensions explicitly.
+    /// Returns the MGP part of the offer, to complete it. Returns `None` if the author chose the extensions explicitly,
+    /// or offers no MGP.
     pub(crate) fn offered(&mut self) -> Option<&mut MgpOffer> {
         self.offer.mgp.as_mut().filter(|_| !self.chose_extensions)
     }
@@ -328,7 +331,7 @@ impl Server {
         self
     }
 
-    /// Offers an extension in addition to those offered so far.
+    /// Adds an extension to the offer; does nothing if the server offers no MGP.
     pub(crate) fn offer_also(&mut self, extension: Extension) {
         if let Some(mgp) = &mut self.offer.mgp {
             mgp.extensions = mgp.extensions.with(extension);
@@ -418,8 +421,7 @@ impl Server {
     pub fn into_stack(mut self) -> Result<Stack, RpcError> {
         let limit = self.running_limit();
         let state = Arc::new(std::mem::take(&mut self.state));
-        self.errors.extend(self.tools.set_state(Arc::clone(&state)));
-        self.errors.extend(self.features.errors(&state));
+        self.apply_state(&state);
         if !self.errors.is_empty() {
             return Err(BuildErrors(self.errors).into());
         }
@@ -476,16 +478,25 @@ impl Server {
         Ok(self.around.into_iter().fold(stack, |stack, Gate(layer)| layer(stack)))
     }
 
-    /// Creates the limit of running calls, and adds it to the state that tools extract.
+    /// Passes the server's state to the tools and the other features, and collects their errors.
+    fn apply_state(&mut self, state: &Arc<Extensions>) {
+        // Every caller may learn the names of all tools only if the author added no layers: a layer could hide tools
+        // from some callers.
+        let shows_names = self.gates.is_empty() && self.around.is_empty();
+        self.errors.extend(self.tools.complete(Arc::clone(state), shows_names));
+        self.errors.extend(self.features.errors(state));
+    }
+
+    /// Creates the limit of running calls, and adds it to the state that tools extract; see [`RunningLimit`].
     fn running_limit(&mut self) -> ConcurrencyLimitLayer {
         let limit = ConcurrencyLimitLayer::new(std::mem::take(&mut self.limit));
         self.state.insert(RunningLimit(limit.clone()));
         limit
     }
 
-    /// Adds two gates around all other gates if the server offers proposals. The outermost one reads the members of
-    /// proposals, because all other gates can use them; the next one answers with the manifest. Adds nothing if the
-    /// author added an endpoint for `tools/call`; the author then adds such layers as well.
+    /// Adds two gates around all others if the server offers extensions of proposals. The outermost gate reads the
+    /// members that these extensions add to calls, because all other gates can use them. The next one answers requests
+    /// for the manifest. An author who handles `tools/call` adds such layers too, so nothing is added then.
     fn add_proposal_layer(&mut self) {
         let routes_tools = self.endpoints.methods().any(|method| method == ToolsCall::METHOD);
         if !routes_tools && self.offer.mgp.as_ref().is_some_and(MgpOffer::has_proposals) {
@@ -530,7 +541,8 @@ impl Server {
     {
         let (limits, drain) = (self.wire.clone(), self.drain_handle());
         let is_owned = self.shutdown.is_owned;
-        let _open = health::count_connections(&mut self.health).enter();
+        // Over a pair of streams, a server has exactly one connection.
+        health::count_connections(&mut self.health, || 1);
         let connection = Connection::new(reader, writer, self.into_stack()?).limits(limits);
         if is_owned {
             ProcessOwner::mark(connection.scope());

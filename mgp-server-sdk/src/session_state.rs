@@ -86,7 +86,7 @@ pub struct CallerState {
 }
 
 impl CallerState {
-    /// Returns whether the caller stores state; for any other caller, each call starts without state.
+    /// Returns whether the caller stores state for this server. If it does not, each of its calls starts without state.
     #[must_use]
     pub fn is_kept(&self) -> bool {
         self.states.is_some() && self.cx.caller.has(Extension::SessionState)
@@ -115,7 +115,7 @@ impl CallerState {
     }
 
     /// Replaces the state. The caller receives the new state with the result of this call. Does nothing if the caller
-    /// keeps no state.
+    /// stores no state.
     ///
     /// # Errors
     /// Returns 3001 if the sealed state is longer than 64 KiB, −32603 if it cannot be written as JSON.

@@ -28,7 +28,7 @@ impl SignalGuard {
         ACTIVE_SERVERS.fetch_add(1, Ordering::AcqRel);
         let is_active = Arc::new(AtomicBool::new(true));
         match SignalStream::new() {
-            // The task continues after the server has ended, because a later signal must end the process.
+            // The task does not end with the server, because a later signal must still end the process.
             Ok(signals) => {
                 tokio::spawn(signals.follow(drain.clone(), Arc::clone(&is_active)));
             }
@@ -59,7 +59,7 @@ impl SignalStream {
         Ok(Self([received(SignalKind::terminate())?, received(SignalKind::interrupt())?]))
     }
 
-    /// Returns the number of the next signal.
+    /// Waits for the next signal, and returns its number.
     async fn next(&mut self) -> i32 {
         poll_fn(|task| {
             let number = self
@@ -98,7 +98,8 @@ impl SignalStream {
             let (is_active, other_servers) =
                 (is_active.load(Ordering::Acquire), ACTIVE_SERVERS.load(Ordering::Acquire) > 0);
             if !is_active && other_servers {
-                // Another server is still running, and its own task handles the signal.
+                // This server has ended, but another one in this process is still running; the task of that server
+                // handles the signal.
                 continue;
             }
             if !is_active || !is_first {

@@ -15,7 +15,7 @@ use mgp_types::service::Router;
 use mgp_types::{FrontmatterError, RawObject, RpcError, Sha256Hash, frontmatter};
 
 use crate::catalog::bad_cursor;
-use crate::resource::Resource;
+use crate::resource::{Resource, Resources};
 use crate::server::Server;
 
 /// The maximum number of files in a skill; hosts need not accept more.
@@ -28,7 +28,8 @@ const MAX_NAME: usize = 64;
 
 const PAGE_SKILLS: usize = 100;
 
-/// The time for which a client may cache an entry; skills do not change while the server runs.
+/// The time for which a client may cache the entry of a skill, in milliseconds; skills do not change while the server
+/// runs.
 const TTL_MS: u64 = 60_000;
 
 /// The media type of directories.
@@ -54,7 +55,7 @@ pub struct Skill {
     description: String,
     frontmatter: RawObject,
     prefix: String,
-    /// The files by path, with `/` between folders.
+    /// The contents of the files, by path within the skill, with `/` between folders.
     files: BTreeMap<String, Vec<u8>>,
 }
 
@@ -209,7 +210,8 @@ impl Server {
     }
 }
 
-pub(crate) fn routes(skills: Vec<mcp::Skill>) -> Router {
+/// Returns the endpoints of the skills extension; `resources` are those of the server, with the files of the skills.
+pub(crate) fn routes(skills: Vec<mcp::Skill>, resources: Resources) -> Router {
     let list = Arc::new(skills);
     let (get, read) = (Arc::clone(&list), Arc::clone(&list));
     Router::new()
@@ -228,13 +230,13 @@ pub(crate) fn routes(skills: Vec<mcp::Skill>) -> Router {
         .on::<ResourcesDirectoryRead, _, _>(move |_, params| {
             let found = match params.cursor {
                 Some(_) => Err(bad_cursor()),
-                None => directory(&read, &params.uri),
+                None => directory(&read, &resources, &params.uri),
             };
             std::future::ready(found)
         })
 }
 
-/// Returns a page of the list; the cursor is the number of skills before the page.
+/// Returns a page of the list of skills; the cursor is the number of skills before the page.
 fn page(skills: &[mcp::Skill], cursor: Option<&str>) -> Result<ListSkillsResult, RpcError> {
     let start: usize = cursor.map_or(Ok(0), str::parse).map_err(|_| bad_cursor())?;
     let rest = skills.get(start..).filter(|rest| cursor.is_none() || !rest.is_empty());
@@ -247,8 +249,12 @@ fn page(skills: &[mcp::Skill], cursor: Option<&str>) -> Result<ListSkillsResult,
     Ok(result)
 }
 
-/// Returns the files and folders directly in a directory.
-fn directory(skills: &[mcp::Skill], uri: &str) -> Result<ReadDirectoryResult, RpcError> {
+/// Returns the entries of a directory of a skill: the files and folders directly in it.
+fn directory(
+    skills: &[mcp::Skill],
+    resources: &Resources,
+    uri: &str,
+) -> Result<ReadDirectoryResult, RpcError> {
     let files = skills.iter().filter_map(|skill| match &skill.resources {
         SkillResources::Files(files) => Some(files),
         _ => None,
@@ -259,8 +265,8 @@ fn directory(skills: &[mcp::Skill], uri: &str) -> Result<ReadDirectoryResult, Rp
             continue;
         };
         let (name, mime) = match path.split_once('/') {
-            Some((name, _)) => (name, DIRECTORY),
-            None => (path, media_type(path)),
+            Some((name, _)) => (name, Some(DIRECTORY.to_owned())),
+            None => (path, resources.media_type(&file.uri)),
         };
         found.entry(name).or_insert(mime);
     }
@@ -269,7 +275,7 @@ fn directory(skills: &[mcp::Skill], uri: &str) -> Result<ReadDirectoryResult, Rp
     }
     let resources = found.into_iter().map(|(name, mime)| {
         let mut resource = mcp::Resource::new(format!("{uri}/{name}"), name);
-        resource.mime_type = Some(mime.to_owned());
+        resource.mime_type = mime;
         resource
     });
     let mut result = ReadDirectoryResult::new(resources.collect::<Vec<_>>());
@@ -279,4 +285,25 @@ fn directory(skills: &[mcp::Skill], uri: &str) -> Result<ReadDirectoryResult, Rp
 
 fn unknown(what: &str, uri: &str) -> RpcError {
     RpcError::invalid_params(format!("unknown {what} `{}`", mgp_types::clip(uri, 200)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_shows_each_file_with_the_media_type_of_its_resource() {
+        let folder = mgp_testkit::temp_dir();
+        let root = folder.path().join("tea");
+        fs::create_dir(&root).unwrap();
+        let text = "---\nname: tea\ndescription: Makes tea.\n---\nBoil water.\n";
+        fs::write(root.join(mcp::Skill::FILE), text).unwrap();
+        fs::write(root.join("kinds.csv"), "green").unwrap();
+        fs::write(root.join("leaf.png"), [0x89, b'P', 0xff]).unwrap();
+        let server = Server::new("s", "1").skill(Skill::folder(&root).unwrap());
+        let listed = directory(&server.features.skills, &server.resources(), "skill://tea");
+        let files = listed.unwrap().resources;
+        let types: Vec<_> = files.iter().filter_map(|file| file.mime_type.as_deref()).collect();
+        assert_eq!(types, ["text/markdown", "text/plain", "application/octet-stream"]);
+    }
 }

@@ -26,7 +26,8 @@ pub(crate) struct StackParts {
     pub(crate) gates: Vec<Gate>,
     pub(crate) limit: ConcurrencyLimitLayer,
     pub(crate) timeout: TimeoutLayer,
-    /// `false` for a gateway, i.e. if the author added an endpoint for `tools/call`, but no tools and no time limit.
+    /// `true` if tool calls have a time limit. `false` for a gateway: its author added an endpoint for `tools/call`,
+    /// but no tools and no time limit.
     pub(crate) limits_call_time: bool,
     pub(crate) tools: Tools,
     pub(crate) endpoints: Router,
@@ -48,27 +49,28 @@ impl Gate {
 
 mgp_types::opaque_debug!(Gate);
 
+/// Builds the stack of a server from its parts.
 pub(crate) fn inbound(parts: StackParts) -> Stack {
     let StackParts { outer, gates, limit, timeout, limits_call_time, tools, endpoints, events } =
         parts;
     let untimed_calls =
         if limits_call_time { None } else { endpoints.get(ToolsCall::METHOD).cloned() };
     let bounded = ServiceBuilder::new()
-        // Outside of the time limit: adds a retry hint if a read-only tool exceeds it.
+        // Outside of the time limit, so that it can add a retry hint if a read-only tool exceeds the limit.
         .layer(RetryHintLayer(tools.clone()))
         // Inside of the limit of running calls, so that the wait for a free slot does not count as time of the call.
         .layer(timeout)
         .service(Leaf::new(tools.clone(), endpoints, events));
     if let Some(calls) = untimed_calls {
-        // A gateway does not limit the time of tool calls: its clients do, and only the servers behind it know the
-        // tools.
+        // A gateway sets no time limit on tool calls, because its clients set one, and only the servers behind it know
+        // the tools.
         let leaf = GatewayLeaf { tools, calls, others: bounded };
         // The limit of running calls is inside the gates, so that a refused call takes no slot.
         return outer.around(gated(gates, limit.layer(leaf)));
     }
-    // Here, too, the limit of running calls is inside the gates.
+    // As for a gateway, the limit of running calls is inside the gates.
     let inner = limit.layer(bounded);
-    // Without gates, the inner services need no box of their own.
+    // Without gates, avoid the box that [`gated`] puts around the inner services.
     if gates.is_empty() {
         return outer.around(inner);
     }
@@ -80,7 +82,7 @@ fn gated(gates: Vec<Gate>, inner: impl MgpService) -> Stack {
     gates.into_iter().fold(Stack::new(inner), |stack, Gate(gate)| gate(stack))
 }
 
-/// The layers outside of the gates. A new layer needs a field here, a line in [`Self::around`], and its value in
+/// The layers outside of the gates. To add a layer, add a field here, a line in [`Self::around`], and its value in
 /// `server.rs`.
 #[derive(Debug)]
 pub(crate) struct OuterLayers {

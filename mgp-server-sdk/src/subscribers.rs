@@ -52,7 +52,8 @@ pub(crate) struct Subscribers(Arc<Table>);
 
 #[derive(Default)]
 struct Table {
-    /// The lists for which the handshake announced change notifications; changes of other lists are not sent.
+    /// The lists for which the handshake announced change notifications. Clients are not notified of changes of other
+    /// lists.
     announced: AtomicU8,
     listeners: Mutex<HashMap<ListenerKey, Arc<Listener>>>,
 }
@@ -88,9 +89,10 @@ struct ListenerState {
     /// have several entries, because a client may write its URI in several spellings.
     watched: Watched,
     changes: Changes,
-    /// `true` if changes can be sent; `false` before the acknowledgement of a stream, which must be its first message.
+    /// `true` if changes can be sent now. `false` for a stream before its acknowledgement, which must be its first
+    /// message.
     is_open: bool,
-    /// `true` while a task sends the changes.
+    /// `true` while a task collects and sends the changes, so that no second one is started.
     is_sending: bool,
 }
 
@@ -103,7 +105,7 @@ pub(crate) type HasChanged = Box<dyn FnOnce() -> bool + Send + Sync>;
 pub(crate) struct WatchedResource {
     /// The URI that the client used.
     pub(crate) uri: String,
-    /// A function that is called once when the subscription is added.
+    /// The author's function that is called once, when the subscription is added.
     pub(crate) has_changed: Option<HasChanged>,
     /// A value that is dropped when the subscription ends, e.g. to unsubscribe at another server.
     pub(crate) _guard: Option<Box<dyn Any + Send + Sync>>,
@@ -185,7 +187,8 @@ impl Changes {
 }
 
 impl Subscribers {
-    /// Sets the lists for which the handshake announces change notifications.
+    /// Sets the lists for which the handshake announces change notifications, i.e. of whose changes clients are
+    /// notified.
     pub(crate) fn announce(&self, lists: ListSet) {
         self.0.announced.store(lists.0, Ordering::Relaxed);
     }
@@ -220,7 +223,8 @@ impl Subscribers {
         let name = canonical(uri);
         self.updated_for(&name, |_| true);
         if name != uri {
-            // Subscriptions to resources of another implementation have the URI as it is written.
+            // Subscriptions through the author's [`ResourceSubscriber`](crate::ResourceSubscriber) have the name of the
+            // resource unchanged, so look it up in this form too.
             self.updated_for(uri, |_| true);
         }
     }
@@ -286,8 +290,8 @@ impl Subscribers {
         }
     }
 
-    /// Adds a stream of notifications. Changes are recorded for it, and are sent from [`StreamGuard::open`] on. The
-    /// stream is removed when the guard is dropped.
+    /// Adds the notification stream of a modern client as a listener. Its changes are recorded from now on, and are
+    /// sent once [`StreamGuard::open`] is called. Dropping the guard removes the stream.
     pub(crate) fn listen(
         &self,
         cx: &Context,
@@ -326,15 +330,17 @@ impl Subscribers {
         self.0.listeners.lock().get(&key).cloned()
     }
 
+    /// Ends the subscriptions of a session that were made with this URI.
     pub(crate) fn unwatch(&self, cx: &Context, uri: &str) {
-        if let Some(listener) = self.0.listeners.lock().get(&ListenerKey::Session(cx.scope.id())) {
-            let mut state = listener.state.lock();
-            let removed: Vec<_> =
-                state.watched.extract_if(.., |_, watching| watching.uri == uri).collect();
-            state.changes.resources.remove(uri);
-            drop(state);
-            drop(removed);
-        }
+        let Some(listener) = self.listener(ListenerKey::Session(cx.scope.id())) else { return };
+        let mut state = listener.state.lock();
+        state.changes.resources.remove(uri);
+        let removed: Vec<_> =
+            state.watched.extract_if(.., |_, watching| watching.uri == uri).collect();
+        // Drop the guards of the subscriptions after all locks are released, because they run code of the server's
+        // author, which may use this table.
+        drop(state);
+        drop(removed);
     }
 
     /// Adds a listener; returns `false` if the key is present already or the table is full.
@@ -371,15 +377,16 @@ pub(crate) struct StreamGuard {
 }
 
 impl StreamGuard {
-    /// Subscribes the stream to a resource; the caller limits their number.
+    /// Subscribes the stream to a resource. The caller of this method limits the number of subscriptions.
     pub(crate) fn watch(&self, name: String, watching: WatchedResource) {
         if let Some(listener) = self.subscribers.listener(self.key) {
-            // This cannot fail, because the number is limited.
+            // The only possible error is too many subscriptions, and the caller limits their number.
             let _ = listener.watch(name, watching);
         }
     }
 
-    /// Sends the changes that were recorded, and all later ones; must be called after the acknowledgement.
+    /// Lets the stream send the recorded changes, and all later ones. Must be called after the acknowledgement of the
+    /// stream.
     pub(crate) fn open(&self) {
         if let Some(listener) = self.subscribers.listener(self.key) {
             listener.state.lock().is_open = true;
@@ -425,8 +432,8 @@ impl Listener {
         let replaced = state.watched.insert(key, watching);
         drop(state);
         drop(replaced);
-        // Call this after the subscription was added, so that no change is between this call and the first
-        // notification.
+        // Call `has_changed` after the subscription was added. Otherwise a change between the call and the first
+        // notification would be lost.
         if has_changed.is_some_and(|has_changed| has_changed()) {
             self.record(|changes, watched| {
                 let is_watched = watched.values().any(|watching| watching.uri == uri);
@@ -436,8 +443,8 @@ impl Listener {
         Ok(())
     }
 
-    /// Calls `add`, which records changes and returns whether there are any to send. Then starts the task that sends
-    /// them, unless that task runs already or the stream is not open yet.
+    /// Calls `add`, which records changes and returns whether it added any. If it did, starts the task that sends them,
+    /// unless the task runs already or the stream is not open yet.
     fn record(self: &Arc<Self>, add: impl FnOnce(&mut Changes, &Watched) -> bool) {
         let mut state = self.state.lock();
         let ListenerState { watched, changes, is_open, is_sending } = &mut *state;
@@ -453,8 +460,8 @@ impl Listener {
             tokio::time::sleep(COALESCE_DELAY).await;
             let Some(mut changes) = self.take() else { return };
             if let Err(error) = self.send_once(&mut changes).await {
-                // Send the rest with the next change. The listener stays in the table until the scope of its session or
-                // stream ends.
+                // Keep the unsent changes for the next attempt, which the next change starts. A listener leaves the
+                // table only when the scope of its session or stream ends.
                 tracing::debug!(%error, "listener did not take a change");
                 self.restore(changes);
                 return;
@@ -471,8 +478,8 @@ impl Listener {
         any.then_some(changes)
     }
 
-    /// Records the unsent changes again, except those of resources to which the client no longer subscribes, and ends
-    /// the sending.
+    /// Records the unsent changes again, except those of resources to which the client no longer subscribes. Also
+    /// clears the flag of the sending task, which then ends.
     fn restore(&self, mut unsent: Changes) {
         let mut state = self.state.lock();
         let ListenerState { watched, changes, is_sending, .. } = &mut *state;
@@ -482,7 +489,7 @@ impl Listener {
         *is_sending = false;
     }
 
-    /// Sends changes, and removes each that was sent.
+    /// Sends the changes one by one, and removes each from `changes` once it was sent.
     async fn send_once(&self, changes: &mut Changes) -> Result<(), RpcError> {
         let mut params = EmptyParams::new();
         params.meta = self.stream.as_ref().map(|(_, meta)| meta.clone());

@@ -1,4 +1,5 @@
-//! Requests streaming for outbound calls whose caller accepts chunks (MGP §12.3), and keeps their pace (§12.8).
+//! Requests streaming for outbound calls whose caller accepts chunks (MGP §12.3), and passes the caller's pace on to
+//! the callee (§12.8).
 //!
 //! Applies to: outbound.
 
@@ -17,7 +18,6 @@ use mgp_types::sync::Mutex;
 use mgp_types::{Payload, RpcError};
 use pin_project_lite::pin_project;
 use serde::Serialize;
-use tower_layer::Layer;
 use tower_service::Service;
 
 use crate::chunk::ChunkReceiver;
@@ -37,24 +37,13 @@ impl CollectLayer {
     }
 }
 
-impl<S> Layer<S> for CollectLayer {
-    type Service = Collect<S>;
-
-    fn layer(&self, inner: S) -> Collect<S> {
-        Collect { inner }
-    }
+mgp_types::layer_service! {
+    /// Service of [`CollectLayer`].
+    pub Collect for CollectLayer
 }
 
-/// Service of [`CollectLayer`].
-#[derive(Clone)]
-pub struct Collect<S> {
-    inner: S,
-}
-
-mgp_types::opaque_debug!(Collect<S>);
-
-/// The last step of progress in MCP's form, to combine both forms. An MGP peer sends each step first in MCP's form,
-/// which has the real units, and then in MGP's form, which has the remaining time.
+/// The last step of progress that arrived in MCP's form. MCP's form has the real units, and MGP's form the remaining
+/// time. An MGP peer sends each step in MCP's form first, so this value is needed to combine the two.
 #[derive(Debug, Default)]
 pub(crate) struct ProgressForms(Mutex<Option<Step>>);
 
@@ -65,16 +54,17 @@ impl ProgressForms {
         step
     }
 
-    /// Returns the step to deliver when a step in MGP's form arrives; `None` if it only repeats the step in MCP's form.
+    /// Returns the step to deliver when a step in MGP's form arrives; `None` if it only repeats what was delivered. A
+    /// peer that only changes its estimate of the remaining time sends the step again, but only in MGP's form.
     pub(crate) fn combine(&self, step: Step) -> Option<Step> {
-        match &*self.0.lock() {
-            None => Some(step),
-            Some(before) => {
-                let is_new = before.estimated_remaining_ms.is_none();
-                let estimated_remaining_ms = Some(step.estimated_remaining_ms.filter(|_| is_new)?);
-                Some(Step { estimated_remaining_ms, ..before.clone() })
-            }
+        let mut last = self.0.lock();
+        let Some(before) = &mut *last else { return Some(step) };
+        let estimate = Some(step.estimated_remaining_ms?);
+        if before.estimated_remaining_ms == estimate {
+            return None;
         }
+        before.estimated_remaining_ms = estimate;
+        Some(before.clone())
     }
 }
 
@@ -120,7 +110,7 @@ impl<S: MgpService> Service<Call> for Collect<S> {
     }
 }
 
-/// Returns the receiver of the stream whose pace a notification sets, and that pace.
+/// Returns the receiver of the stream whose pace a `notifications/mgp.stream.pace` sets, and the new pace.
 fn paced_stream(call: &Call) -> Option<(Arc<ChunkReceiver>, u32)> {
     let params: PaceParams = call.params().get().ok()?;
     let waiting = call.cx().peer.in_flight(&params.request_id)?;
@@ -159,8 +149,8 @@ impl Sink for TakenChunks {
         })
     }
 
-    /// Returns `true` for chunks, even if the caller does not want them any more, because chunks that wait in the inbox
-    /// are counted when they are taken.
+    /// Returns `true` for chunks, even if the caller does not want them any more: the chunks that wait in the queue
+    /// pass through this sink in any case, and must be counted when they are taken.
     fn wants(&self, kind: OutletItemKind) -> bool {
         kind == OutletItemKind::Chunk || self.inner.wants(kind)
     }
@@ -172,7 +162,7 @@ pin_project! {
         #[pin]
         inner: F,
         receiver: Option<Arc<ChunkReceiver>>,
-        // `true` if the result might contain counts of chunks, which are then corrected.
+        // `true` if the result might contain counts of chunks; these are then replaced by the counts of this side.
         is_checked: bool,
     }
 }
@@ -192,8 +182,8 @@ impl<F: Future<Output = Result<Reply, RpcError>>> Future for ResponseFuture<F> {
     }
 }
 
-/// Replaces the counts of chunks in a result by those of this side, because a callee can send wrong counts. Also adds
-/// how many chunks were dropped before they reached the caller.
+/// Replaces the counts of chunks in a result by those of this side, because a callee can send wrong counts. Adds the
+/// number of chunks that were dropped on this side to the count of dropped chunks.
 fn check_totals(body: &mut Body, receiver: Option<&ChunkReceiver>) -> Result<(), RpcError> {
     let (arrived, dropped) = receiver.map_or((0, 0), |of| (of.arrived(), of.dropped()));
     let sent = body.get("_mgp");
@@ -227,8 +217,8 @@ struct MetaCopy<'a> {
     result: &'a Payload,
 }
 
-/// Writes the member `_mgp` of a result. It is also written to `_meta`, because Python and rmcp drop `_mgp` from results
-/// and keep `_meta`.
+/// Writes the member `_mgp` of a result. Writes it to `_meta` too, because Python and rmcp drop `_mgp` from results and
+/// keep `_meta`.
 pub(crate) fn set_result_extension(body: &mut Body, mgp: &ResultExtension) -> Result<(), RpcError> {
     let mgp = Payload::of(mgp)?;
     body.insert_meta(key::MGP, Payload::of(&MetaCopy { result: &mgp })?);
@@ -236,7 +226,28 @@ pub(crate) fn set_result_extension(body: &mut Body, mgp: &ResultExtension) -> Re
     Ok(())
 }
 
-/// Returns the member `_mgp` of a result.
+/// Returns the member `_mgp` of a result; an empty one if it is absent or cannot be decoded.
 pub(crate) fn result_extension(body: &Body) -> ResultExtension {
     body.get("_mgp").and_then(|mgp| mgp.get().ok()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_new_estimate_for_the_same_step_is_delivered_once() {
+        let step = |progress, total, estimated_remaining_ms| Step {
+            progress,
+            total: Some(total),
+            message: None,
+            estimated_remaining_ms,
+        };
+        let forms = ProgressForms::default();
+        forms.note_mcp(step(5.0, 10.0, Some(9_000)));
+        let delivered = [Some(9_000), Some(8_000), Some(8_000), None, Some(9_000)]
+            .map(|estimate| forms.combine(step(0.5, 1.0, estimate)));
+        let of_ten = |estimate| Some(step(5.0, 10.0, Some(estimate)));
+        assert_eq!(delivered, [None, of_ten(8_000), None, None, of_ten(9_000)]);
+    }
 }

@@ -1,5 +1,5 @@
-//! The outlet of an inbound call, which converts partial results to notifications (MGP §12.4, §12.6; MCP progress,
-//! logging).
+//! The sink behind the outlet of an inbound call. It converts partial results to notifications to the caller (MGP
+//! §12.4, §12.6; MCP progress, logging).
 //!
 //! Items of a kind that the caller did not negotiate or request are not created; see [`Outlet::wants`].
 //!
@@ -22,7 +22,6 @@ use mgp_types::sync::Mutex;
 use mgp_types::{Id, Number, Payload, RpcError};
 use pin_project_lite::pin_project;
 use serde::{Deserialize, Serialize};
-use tower_layer::Layer;
 use tower_service::Service;
 
 use crate::cancel::CancelSignal;
@@ -42,7 +41,7 @@ pub struct EmitLayer {
 }
 
 impl EmitLayer {
-    /// Creates the layer with the default size limit.
+    /// Creates the layer with the default limit on the size of a call's chunks.
     pub const fn new() -> Self {
         Self { max_stream_bytes: StreamLimit::DEFAULT_BYTES }
     }
@@ -60,22 +59,10 @@ impl Default for EmitLayer {
     }
 }
 
-impl<S> Layer<S> for EmitLayer {
-    type Service = Emit<S>;
-
-    fn layer(&self, inner: S) -> Emit<S> {
-        Emit { inner, max_stream_bytes: self.max_stream_bytes }
-    }
+mgp_types::layer_service! {
+    /// Service of [`EmitLayer`].
+    pub Emit for EmitLayer
 }
-
-/// Service of [`EmitLayer`].
-#[derive(Clone)]
-pub struct Emit<S> {
-    inner: S,
-    max_stream_bytes: u64,
-}
-
-mgp_types::opaque_debug!(Emit<S>);
 
 impl<S: MgpService> Service<Call> for Emit<S> {
     type Response = Reply;
@@ -85,7 +72,7 @@ impl<S: MgpService> Service<Call> for Emit<S> {
     mgp_types::always_ready!();
 
     fn call(&mut self, mut call: Call) -> Self::Future {
-        let Some(sink) = CallerSink::of(&call, self.max_stream_bytes) else {
+        let Some(sink) = CallerSink::of(&call, self.layer.max_stream_bytes) else {
             return ResponseFuture { inner: self.inner.call(call), stream: None, ending: None };
         };
         let stream = sink.stream.clone();
@@ -104,25 +91,25 @@ struct CallerSink {
     to: Recipient,
     caller: Arc<PeerInfo>,
     token: Option<Id>,
-    /// The stream of chunks, if the caller negotiated and requested them.
+    /// The sender of the call's chunks; `None` if the caller did not negotiate and request them.
     stream: Option<Arc<ChunkSender>>,
-    /// `true` if the caller accepts log messages. A modern caller requests them separately with each request.
+    /// `true` if the caller accepts log messages. A modern caller must request them with each request.
     logs: bool,
     last_step: Mutex<LastStep>,
 }
 
-/// The progress that was last sent to the caller.
+/// The last step of progress that was sent to the caller.
 #[derive(Default)]
 struct LastStep {
-    /// The completed share of the whole, from 0 to 1.
+    /// The share of the whole work that was completed, from 0 to 1.
     share: f64,
-    /// The step as the call reported it.
+    /// The last step, as the tool reported it.
     reported: Option<Step>,
-    /// The value and the total that were sent in MCP's form.
+    /// The value and the total that were last sent in MCP's form.
     sent: Option<(f64, Option<f64>)>,
 }
 
-/// The progress that is added to the last value if a step is not larger.
+/// The amount by which the sent value increases if the tool reports a value that is not larger than the last one.
 const MIN_STEP: f64 = 1.0 / 1024.0;
 
 /// The value that MGP adds to the `_meta` of MCP's progress notification: the remaining time, for which MCP has no
@@ -198,10 +185,11 @@ impl CallerSink {
 }
 
 impl LastStep {
-    /// Stores a step. Returns the step to send, its share of the whole, and whether the same step was already sent in
-    /// MCP's form.
+    /// Stores a reported step as the last one. Returns the step to send, its share of the whole, and whether the same
+    /// step was already sent in MCP's form.
     ///
-    /// If the total is unknown, the share cannot be computed from the units, so the last known share is repeated.
+    /// If the total is unknown, a value below 1 counts as the share. Any other value shows nothing about the share, so
+    /// the last known share is repeated.
     fn replace(&mut self, mut step: Step) -> (Step, f64, bool) {
         let is_repeat = self.reported.as_ref().is_some_and(|before| {
             (before.progress, before.total) == (step.progress, step.total)
@@ -221,8 +209,9 @@ impl LastStep {
         (step, self.share, is_repeat)
     }
 
-    /// Returns the value and the total with which a step is sent. MCP requires that the value increases, so a step that
-    /// is not larger than the one before, e.g. of a tool that runs again, is sent with a slightly larger value.
+    /// Returns the value and the total with which a step is sent in MCP's form. MCP requires that the value increases.
+    /// Therefore a step whose value is not larger than the last one is sent with a slightly larger value; such steps
+    /// occur e.g. if a tool runs again.
     fn increase(&self, step: &Step) -> (f64, Option<f64>) {
         match self.sent {
             Some((value, total)) if step.progress <= value => {
@@ -246,7 +235,7 @@ impl Sink for CallerSink {
             OutletItem::Callback(params) => {
                 Box::pin(self.to.notify(CallbackRequest::METHOD, Ok(params)))
             }
-            // Drop kinds of items that this layer does not know and therefore cannot encode.
+            // Drop items of kinds that this layer does not know, because it cannot encode them.
             _ => Box::pin(std::future::ready(Ok(()))),
         }
     }
@@ -278,7 +267,8 @@ pin_project! {
 
 mgp_types::opaque_debug!(ResponseFuture<F>);
 
-/// The stream of a running call. It ends with the call, also if the call is dropped.
+/// The sender of a running call's chunks. Dropping it marks the call as over, so that chunks no longer wait until the
+/// caller's pace permits them.
 struct OpenStream(Arc<ChunkSender>);
 
 impl Drop for OpenStream {
@@ -305,7 +295,8 @@ impl<F: Future<Output = Result<Reply, RpcError>>> Future for ResponseFuture<F> {
                 }
                 outcome => {
                     if matches!(outcome, Ok(Reply::Task(_))) {
-                        // The tool continues as a task, whose caller sets no pace any more.
+                        // The tool continues as a task. The caller of a task cannot set a pace any more, so remove the
+                        // limit.
                         stream.set_pace(u32::MAX);
                     }
                     return Poll::Ready(outcome);
@@ -322,7 +313,8 @@ impl<F: Future<Output = Result<Reply, RpcError>>> Future for ResponseFuture<F> {
     }
 }
 
-/// Sends the last chunk, unless it was already sent or the tool failed.
+/// Returns the future that sends a last chunk for a finished call, unless a last chunk was already sent or the tool
+/// failed.
 fn end_stream(stream: Arc<ChunkSender>, body: &Body) -> BoxFuture<'static, ()> {
     let is_error = body.get("isError").is_some_and(|value| value.as_str() == "true");
     if is_error || stream.is_done() {

@@ -9,10 +9,10 @@ use std::mem::ManuallyDrop;
 use mgp_types::sync::interleave::{Checker, is_checked, with_checker};
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 
-/// The maximum number of preemptions in each order that `PctScheduler` tries.
+/// The maximum number of preemptions (changes of the running thread) in each order that `PctScheduler` tries.
 const MAX_PREEMPTIONS: usize = 3;
 
-/// The size of a thread's stack; the frames of unoptimised futures are large.
+/// The size of the stack of each thread in a model; futures without optimization have large stack frames.
 const STACK_BYTES: usize = 512 << 10;
 
 const CHECKER: Checker = Checker {
@@ -24,7 +24,7 @@ const CHECKER: Checker = Checker {
 /// `MODEL_ROUNDS` multiplies the number, and `MODEL_SEED` selects other orders.
 pub(crate) fn explore(orders: usize, model: fn()) {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
-    // Never drop the runtime, because that would wake threads of a failed model.
+    // Never drop the runtime. If a model fails, dropping the runtime would wake threads of that model.
     let runtime = ManuallyDrop::new(runtime.enable_time().start_paused(true).build().unwrap());
     let _entered = runtime.enter();
     let number = |name| std::env::var(name).map_or(1, |text| text.parse::<u32>().unwrap());
@@ -53,7 +53,7 @@ pub(crate) fn spawn<F: Future<Output = ()> + Send + 'static>(task: F) -> Option<
     None
 }
 
-/// Runs the setup of a model as one step.
+/// Runs the setup of a model as one step, during which no other thread runs.
 pub(crate) fn at_once<R>(setup: impl FnOnce() -> R) -> R {
     with_checker(None, setup)
 }

@@ -1,4 +1,4 @@
-//! The caller of an inbound call, as the recipient of what the call sends while it runs: chunks, progress, logs, events
+//! The caller of an inbound call, to whom the call sends notifications while it runs: chunks, progress, logs, events
 //! and questions.
 
 use bytestring::ByteString;
@@ -7,20 +7,20 @@ use mgp_types::service::{
 };
 use mgp_types::{Id, Payload, RpcError};
 
-/// The caller of a call, to whom notifications about the call are sent.
+/// The caller of a running call, to whom notifications about the call are sent.
 #[derive(Clone, Debug)]
 pub(crate) struct Recipient {
     pub(crate) peer: Peer,
     pub(crate) scope: Scope,
     pub(crate) principal: Principal,
     pub(crate) key: CallKey,
-    /// The id that the caller gave the call.
+    /// The request id that the caller chose for the call.
     pub(crate) id: Id,
     pub(crate) trace: Option<ByteString>,
 }
 
 impl Recipient {
-    /// Sends a notification; waits while the connection has no room for it.
+    /// Sends a notification with params as JSON. Waits while the connection has no room for it.
     pub(crate) async fn notify(
         &self,
         method: &'static str,
@@ -32,7 +32,7 @@ impl Recipient {
         self.send(method, params).await
     }
 
-    /// Sends a notification whose params are encoded already.
+    /// Sends a notification whose params are already in the form in which they are written.
     pub(crate) async fn send(
         &self,
         method: &'static str,

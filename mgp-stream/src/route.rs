@@ -17,14 +17,14 @@ use mgp_types::service::{
     Progress as Step, QueueRoom, Reply,
 };
 use mgp_types::{Id, RpcError};
-use tower_layer::Layer;
 use tower_service::Service;
 
 use crate::chunk::{ChunkNotification, ChunkReceiver, Delivered, ReceivedChunk};
 use crate::collect::ProgressForms;
 use crate::emit::EstimateMeta;
 
-/// Layer that delivers chunks and progress to the consumer of their call, and passes on everything else.
+/// Layer that delivers each chunk and each step of progress to the consumer of the call to which it belongs. It passes
+/// on everything else.
 ///
 /// Chunks are delivered in the order of their numbers. Missing ones are requested from the callee. If they are lost,
 /// the caller gets no further chunks, and finds the remaining content in the result.
@@ -44,21 +44,10 @@ impl RouteLayer {
     }
 }
 
-impl<S> Layer<S> for RouteLayer {
-    type Service = Route<S>;
-
-    fn layer(&self, inner: S) -> Route<S> {
-        Route { inner }
-    }
+mgp_types::layer_service! {
+    /// Service of [`RouteLayer`].
+    pub Route for RouteLayer
 }
-
-/// Service of [`RouteLayer`].
-#[derive(Clone)]
-pub struct Route<S> {
-    inner: S,
-}
-
-mgp_types::opaque_debug!(Route<S>);
 
 type Answer = Result<Reply, RpcError>;
 
@@ -165,7 +154,8 @@ fn route_chunk(call: &Call) -> Result<Option<BoxFuture<'static, Answer>>, RpcErr
     })))
 }
 
-/// Records that a chunk is lost. Some implementations report this in a notification of its own instead of a chunk.
+/// Records that the callee has lost a chunk. Some implementations report this with a separate notification instead of
+/// an empty chunk.
 fn route_loss(call: &Call) -> Result<(), RpcError> {
     let read: GapUnrecoverableParams = call.params().get()?;
     if let Some(waiting) = find(&call.cx().peer, &read.request_id)
@@ -178,7 +168,7 @@ fn route_loss(call: &Call) -> Result<(), RpcError> {
 
 // === Progress ===
 
-/// The form in which progress arrived.
+/// The protocol in whose form a step of progress arrived.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ProgressSource {
     Mgp,

@@ -20,7 +20,8 @@ use mgp_types::store::Db;
 /// The number of kills if the environment variable `KILLS` is not set.
 const KILLS: u64 = 30;
 
-/// The name that the test gives an event: the number of the publishing process, and the event's number in it.
+/// The identity of an event in this test: the number of the publisher process, and the number of the event within that
+/// process.
 type Name = (u64, u64);
 
 fn say(word: &str, name: Name) {
@@ -32,7 +33,7 @@ fn say(word: &str, name: Name) {
 /// In a publisher process, reads the events that earlier processes left, then publishes until the process is killed.
 #[tokio::test]
 async fn publisher() {
-    // The role is the number of the publisher, which is part of the names of its events.
+    // The role of a child process is its number as a publisher, which is a part of the names of its events.
     let Some((run, folder)) = child_role() else { return };
     let run: u64 = run.parse().unwrap();
     let hub = EventHub::new();
@@ -73,7 +74,7 @@ fn run(folder: &Path, run: u64, kill_at: u64) -> Printed {
             "acknowledged" => printed.acknowledged.push((run, number)),
             _ => {}
         }
-        // The lines that the child printed before the kill took effect are still read.
+        // After the kill, go on reading the lines that the child printed before the kill took effect.
         if (word == "ready" && kill_at == 0) || (word == "acknowledged" && number == kill_at) {
             child.child.kill().unwrap();
         }
@@ -91,7 +92,7 @@ fn no_acknowledged_event_is_lost_or_read_twice() {
         read.extend(printed.read);
         acknowledged.extend(printed.acknowledged);
     }
-    // No process reads the events of the last publisher.
+    // No later process reads the events of the last publisher, so they do not count.
     acknowledged.retain(|(run, _)| *run < kills);
     let unique: BTreeSet<_> = read.iter().copied().collect();
     assert_eq!(unique.len(), read.len(), "an event was read twice");

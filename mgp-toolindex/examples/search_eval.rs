@@ -127,9 +127,9 @@ fn learn(history: &History, path: &str, ids: &HashMap<String, String>) -> Result
 
 /// The context costs in tokens, and the number of budget violations.
 struct Costs {
-    /// All definitions together: the cost for a host that lists every tool.
+    /// The tokens of all definitions, i.e. the cost for a host that lists every tool.
     all: u64,
-    /// The tools of level L3 together with the answer to a query, at the 95th percentile of all queries.
+    /// The tokens of the tools of level L3 and of the answer to a query, at the 95th percentile of all queries.
     found: u64,
     /// The number of answers above the discovery reserve, and of sessions above the budget.
     violations: usize,

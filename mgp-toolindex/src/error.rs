@@ -7,7 +7,7 @@ use mgp_types::{ErrorCode, RpcError};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum IndexError {
-    /// The keyword index failed. It is in memory, so the process ran out of memory or a thread panicked.
+    /// The keyword index failed. It is in memory, so the likely cause is that memory ran out or that a thread panicked.
     #[error("the keyword index failed: {0}")]
     Keywords(#[source] tantivy::TantivyError),
     /// The database of the index cannot be read or written.

@@ -40,7 +40,7 @@ fn a_library_that_cannot_be_used_is_an_error_and_the_next_one_is_tried() {
     // A program is not a library.
     let program = fs::read(std::env::current_exe().unwrap()).unwrap();
     refused("program.so", Some(&program), "");
-    // The same library, but with the version number of an older one that is not supported.
+    // Patch the version number in the library to an older one that is not supported.
     let version = format!("\0{}\0", runtime("version"));
     let mut old = library;
     let places: Vec<_> = old.windows(version.len()).enumerate().collect();

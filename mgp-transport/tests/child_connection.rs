@@ -1,6 +1,6 @@
 //! Connections to children that die (MGP §11).
 //!
-//! Living processes are found in `/proc`.
+//! The tests look in `/proc` for processes that are still alive, so they run on Linux only.
 
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a test")]
@@ -40,7 +40,7 @@ fn children() -> usize {
 async fn a_child_killed_mid_call_fails_every_call_and_leaves_nothing() {
     let mut before = None;
     for round in 0..100 {
-        // The child answers in neither mode: in one it reads, in the other it does not.
+        // The child never answers. In the mode `hang` it reads, in the mode `never-read` it does not.
         let mode = if round % 2 == 0 { "hang" } else { "never-read" };
         let mut child = ChildCommand::new(program("child_zoo")).arg(mode).spawn().unwrap();
         let (reader, writer) = child.take_io().unwrap();

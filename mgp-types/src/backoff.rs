@@ -20,27 +20,28 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// Creates delays from `first`, doubled for each attempt, never longer than `max`.
+    /// Creates delays that begin with `first` and double with each attempt, but are never longer than `max`.
     #[must_use]
     pub const fn new(first: Duration, max: Duration) -> Self {
         Self { first, max, attempts: 0 }
     }
 
-    /// Returns the delay before a given attempt, counted from zero.
+    /// Returns the delay before the attempt with this number, counted from zero; does not change the counter of
+    /// attempts.
     #[must_use]
     pub fn delay(&self, attempt: u32) -> Duration {
         let factor = 1_u32.checked_shl(attempt).unwrap_or(u32::MAX);
         self.first.saturating_mul(factor).min(self.max)
     }
 
-    /// Returns the next delay, and counts the attempt.
+    /// Returns the delay before the next attempt, and increments the counter of attempts.
     pub fn next_delay(&mut self) -> Duration {
         let delay = self.delay(self.attempts);
         self.attempts = self.attempts.saturating_add(1);
         delay
     }
 
-    /// Resets the counter, e.g. after a success, so that the next delay is again the shortest one.
+    /// Resets the counter of attempts, e.g. after a success, so that the next delay is again the shortest one.
     pub fn reset(&mut self) {
         self.attempts = 0;
     }

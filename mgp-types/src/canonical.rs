@@ -13,11 +13,13 @@ use std::fmt;
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
+use crate::hex::to_hex;
 use crate::wire::RpcError;
 
+/// The maximum depth of nesting in a JSON text that [`canonical`] accepts.
 const MAX_DEPTH: usize = 128;
 
-/// Returns a JSON text in canonical form.
+/// Converts a JSON text to its canonical form.
 ///
 /// ```
 /// assert_eq!(mgp_types::canonical(r#"{ "b": 1.0, "a": "\u0041" }"#).unwrap(), r#"{"a":"A","b":1.0}"#);
@@ -32,9 +34,11 @@ pub fn canonical(json: &str) -> Result<String, RpcError> {
     Ok(writer.out)
 }
 
+/// The maximum number of nested levels that [`is_canonical`] examines. The limit is small, because the levels are kept
+/// in an array on the stack.
 const MAX_SCAN_DEPTH: usize = 16;
 
-/// Returns whether valid JSON is certainly in canonical form, in one pass without parsing.
+/// Returns whether a valid JSON text is certainly in canonical form. Examines the text in one pass, without parsing it.
 ///
 /// A result of `false` does not prove the opposite. Rare forms are not examined and also return `false`: non-ASCII
 /// or escaped names, an empty name, `\u` and `\/` escapes, and more than 16 levels of nesting.
@@ -48,7 +52,7 @@ pub fn is_canonical(json: &str) -> bool {
     scan(json.as_bytes()).is_some()
 }
 
-/// A level of nesting during the scan: an array, or an object with its previous member name.
+/// A level of nesting during the scan: an array, or an object with the name of the member before the current one.
 #[derive(Clone, Copy)]
 enum Level<'a> {
     Array,
@@ -56,7 +60,7 @@ enum Level<'a> {
 }
 
 fn scan(bytes: &[u8]) -> Option<()> {
-    // The outermost level is the text itself, which counts as an array.
+    // The levels begin with one that counts as an array and contains the outermost value of the text.
     let mut levels = [Level::Array; MAX_SCAN_DEPTH];
     let (mut depth, mut at, mut in_name) = (0, 0, false);
     while let Some(&byte) = bytes.get(at) {
@@ -66,8 +70,8 @@ fn scan(bytes: &[u8]) -> Option<()> {
                 let end = string_end(bytes, at, in_name)?;
                 if let (true, Level::Object(before)) = (in_name, levels[depth]) {
                     let name = &bytes[at..end];
-                    // Names must increase strictly. The first name is compared with the empty text, so an object with
-                    // an empty name returns `None`.
+                    // The names in an object must increase strictly. The first name is compared with the empty text, so
+                    // an object that contains an empty name is not accepted either.
                     if before >= name {
                         return None;
                     }
@@ -93,14 +97,15 @@ fn scan(bytes: &[u8]) -> Option<()> {
     Some(())
 }
 
-/// Returns the index of the closing quote of a string; `None` if the string is not certainly canonical.
+/// Returns the index of the quote that closes a string; `None` if the string might not be in canonical form.
 fn string_end(bytes: &[u8], start: usize, is_name: bool) -> Option<usize> {
     let mut at = start;
     loop {
         at += quote_or_escape(bytes.get(at..)?)?;
         match (bytes[at], is_name) {
             (b'"', false) => return Some(at),
-            // RFC 8785 orders names by UTF-16 code units. Byte order agrees for ASCII, but not for every other name.
+            // RFC 8785 orders names by their UTF-16 code units. For ASCII names, the order of bytes is the same; for
+            // other names it may differ.
             (b'"', true) => return bytes[start..at].is_ascii().then_some(at),
             (_, true) => return None,
             (_, false) => match bytes.get(at + 1)? {
@@ -111,13 +116,14 @@ fn string_end(bytes: &[u8], start: usize, is_name: bool) -> Option<usize> {
     }
 }
 
-/// Returns the position of the first `"` or `\`; checks eight bytes at a time, because the arguments of a call can be
+/// Returns the position of the first `"` or `\`. Checks eight bytes at a time, because the arguments of a call can be
 /// long.
 fn quote_or_escape(bytes: &[u8]) -> Option<usize> {
     const fn each(byte: u8) -> u64 {
         u64::from_ne_bytes([byte; 8])
     }
-    // Sets the highest bit of each zero byte. Bits above the first zero byte may be wrong, but only the first is used.
+    // Sets the highest bit of each byte of the word that is zero. Bits above the first zero byte may be wrong, which
+    // has no effect, because only the lowest set bit is used.
     let zero = |word: u64| word.wrapping_sub(each(1)) & !word & each(0x80);
     let (words, rest) = bytes.as_chunks::<8>();
     for (index, word) in words.iter().enumerate() {
@@ -131,7 +137,7 @@ fn quote_or_escape(bytes: &[u8]) -> Option<usize> {
     Some(words.len() * 8 + found)
 }
 
-/// Returns the SHA-256 of the canonical form.
+/// Returns the SHA-256 hash of the canonical form of a JSON text.
 ///
 /// # Errors
 /// Returns the errors that [`canonical`] returns.
@@ -139,18 +145,18 @@ pub fn canonical_hash(json: &str) -> Result<Sha256Hash, RpcError> {
     canonical(json).map(|text| Sha256Hash::digest(text.as_bytes()))
 }
 
-/// A SHA-256 digest.
+/// The SHA-256 digest of some bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Sha256Hash([u8; 32]);
 
 impl Sha256Hash {
-    /// Computes the digest of some bytes.
+    /// Computes the SHA-256 digest of some bytes.
     #[must_use]
     pub fn digest(bytes: &[u8]) -> Self {
         Self(Sha256::digest(bytes).into())
     }
 
-    /// Returns the bytes of the digest.
+    /// Returns the digest as bytes.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8; 32] {
         &self.0
@@ -159,7 +165,7 @@ impl Sha256Hash {
 
 impl fmt::Display for Sha256Hash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        f.write_str(&to_hex(&self.0))
     }
 }
 
@@ -169,7 +175,7 @@ impl fmt::Debug for Sha256Hash {
     }
 }
 
-/// A member name, ordered as RFC 8785 requires.
+/// The name of a member in an object; names are ordered by their UTF-16 code units, as RFC 8785 requires.
 #[derive(PartialEq, Eq)]
 struct Name<'a>(Cow<'a, str>);
 
@@ -185,8 +191,8 @@ impl PartialOrd for Name<'_> {
     }
 }
 
-/// A writer of the canonical form of a valid JSON text. It indexes all objects and arrays, so that it can skip an
-/// object or array without scanning its text again.
+/// The writer of the canonical form of a valid JSON text. It indexes all objects and arrays of the text, so that it can
+/// skip any of them without scanning it again.
 struct Writer<'a> {
     json: &'a str,
     /// The objects and arrays of `json`, in the order in which they begin.
@@ -194,16 +200,17 @@ struct Writer<'a> {
     out: String,
 }
 
-/// An object or array of the text.
+/// An object or array in the JSON text.
 #[derive(Clone, Copy)]
 struct Container {
-    /// The position after the closing bracket.
+    /// The position after the closing bracket of the object or array.
     end: usize,
     /// The index, in `Writer::containers`, of the first container that begins after `end`.
     next: usize,
 }
 
-/// A position in the JSON text, with the index of the first container that begins at or after that position.
+/// A position in the JSON text, with the index in `Writer::containers` of the first object or array that begins at or
+/// after that position.
 #[derive(Clone, Copy)]
 struct Place {
     at: usize,
@@ -254,7 +261,7 @@ impl<'a> Writer<'a> {
 
     fn scalar(&mut self, place: Place) -> Result<(), RpcError> {
         let text = &self.json[place.at..self.behind(place).at];
-        // Scalars other than strings, and strings without escapes, are already canonical.
+        // Numbers, literals, and strings without escapes are already canonical.
         if text.starts_with('"') && text.contains('\\') {
             let plain: String = serde_json::from_str(text).map_err(RpcError::parse)?;
             return self.string(&plain);
@@ -321,7 +328,8 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Returns the position after a value; an object or array is skipped through the index of containers.
+    /// Returns the position after the value at a position. The end of an object or array is looked up in the index of
+    /// containers.
     fn behind(&self, place: Place) -> Place {
         let bytes = self.json.as_bytes();
         match bytes[place.at] {
@@ -354,7 +362,7 @@ fn end_of_string(bytes: &[u8], start: usize) -> usize {
     bytes.len()
 }
 
-/// Decodes a JSON string, given with its quotes.
+/// Decodes a JSON string, which is given with its quotes.
 fn decoded(text: &str) -> Result<Cow<'_, str>, RpcError> {
     match text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) {
         Some(plain) if !plain.contains('\\') => Ok(Cow::Borrowed(plain)),
@@ -376,7 +384,8 @@ mod tests {
         check(" [ 1 , true , null ] ", "[1,true,null]");
         check(r#"{"\u0061":1,"B":{},"c":[]}"#, r#"{"B":{},"a":1,"c":[]}"#);
         check(r#""\/\u00e9\n""#, "\"/é\\n\"");
-        // Above the BMP, a name is sorted by its first surrogate (U+D83D), so it comes before U+FB33.
+        // A character above U+FFFF is encoded as two surrogates, and a name is sorted by the first one. Here this is
+        // U+D83D, so the name comes before U+FB33.
         check(r#"{"\ufb33":1,"\ud83d\ude02":2}"#, "{\"😂\":2,\"\u{fb33}\":1}");
     }
 
@@ -395,8 +404,7 @@ mod tests {
         assert!(canonical(&format!("{}{}", "[".repeat(200), "]".repeat(200))).is_err());
     }
 
-    /// Guards against an earlier fault: 4 MiB of arguments nested in 100 arrays took a hundred times
-    /// as long as in one array.
+    /// Regression test: 4 MiB of arguments that are nested in 100 arrays took a hundred times as long as in one array.
     #[test]
     fn nesting_does_not_multiply_the_cost_of_canonical_text() {
         let items = vec!["[1]"; 1024 * 1024].join(",");
@@ -413,7 +421,7 @@ mod tests {
         assert!(deep < flat * 5, "{flat:?} flat, {deep:?} at depth 100");
     }
 
-    /// The earlier recursive implementation; the test compares its results with those of `canonical`.
+    /// An earlier implementation of `canonical`, which is recursive; a test compares the results of both.
     fn by_levels(json: &str) -> Option<String> {
         fn write(value: &serde_json::Value) -> String {
             match value {

@@ -9,21 +9,21 @@ const MAX_BYTES: usize = 64 * 1024;
 const MAX_DEPTH: usize = 16;
 const MAX_VALUES: usize = 10_000;
 
-/// The reason why a file has no valid frontmatter.
+/// The reason why a Markdown file has no valid frontmatter.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FrontmatterError {
     /// The file does not begin with frontmatter.
     #[error("the file must begin with `---`, YAML, and another `---`")]
     Missing,
-    /// The frontmatter is too large, too deep, or has too many values.
+    /// The frontmatter is too large or nested too deeply, or has too many values.
     #[error("the frontmatter is too large; use at most 64 KiB, 16 levels and 10 000 values")]
     TooLarge,
-    /// The frontmatter has an alias.
+    /// The frontmatter has an alias (`*name`), which repeats another value of the YAML text.
     #[error("the frontmatter has an alias; write the value again")]
     Alias,
-    /// The frontmatter is not a single mapping, or a key in it is repeated or not a text.
-    #[error("the frontmatter must be a mapping with a text of its own as each key")]
+    /// The frontmatter is not a single mapping, or a mapping has a key that is repeated or not a text.
+    #[error("the frontmatter must be a mapping whose keys are texts, each of them used once")]
     Shape,
     /// The frontmatter is not YAML.
     #[error("the frontmatter is not YAML: {0}")]
@@ -46,8 +46,8 @@ pub fn frontmatter(markdown: &str) -> Result<Map<String, Value>, FrontmatterErro
         return Err(FrontmatterError::TooLarge);
     }
     let mut builder = Builder::default();
-    // Pulls the parser's events one by one: the parser's function that loads a whole document is recursive, so deep
-    // nesting could overflow the stack.
+    // Pull the parser's events one by one. Loading a whole document with the parser would be recursive, so deep nesting
+    // could overflow the stack.
     for event in Parser::new_from_str(yaml) {
         builder.take(event?.0)?;
     }
@@ -70,7 +70,7 @@ fn yaml_of(markdown: &str) -> Option<&str> {
     None
 }
 
-/// A builder of the JSON value from the events of the YAML parser.
+/// The builder of a JSON value from the events of the YAML parser.
 #[derive(Default)]
 struct Builder {
     root: Option<Value>,
@@ -78,7 +78,7 @@ struct Builder {
     values: usize,
 }
 
-/// A list or mapping whose end has not been read yet.
+/// A list or mapping whose end the parser has not reported yet.
 enum Open {
     List(Vec<Value>),
     Mapping(Map<String, Value>, Option<String>),
@@ -158,7 +158,8 @@ fn plain(text: &str) -> Value {
     if let Ok(whole) = text.parse::<i64>() {
         return whole.into();
     }
-    // Texts such as `1e5` are numbers in YAML; `inf` and `nan`, which Rust would parse too, were excluded above.
+    // Texts such as `1e5` are numbers in YAML. Rust would also parse `inf` and `nan`, which have returned above because
+    // they do not begin with a digit.
     let float = text.parse::<f64>().ok().and_then(Number::from_f64);
     float.map_or_else(|| text.into(), Value::Number)
 }

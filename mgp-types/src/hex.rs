@@ -1,6 +1,6 @@
-//! Hexadecimal encoding of hashes, keys and trace ids.
+//! Hexadecimal encoding of bytes: hashes, keys and trace ids.
 
-/// Encodes 16 bytes, the size of trace ids and digests; branch-free, so that the compiler can vectorize the loop.
+/// Encodes 16 bytes, the size of a trace id. The loop has no branches, so that the compiler can vectorize it.
 #[must_use]
 pub(crate) fn hex_of_16(bytes: [u8; 16]) -> [u8; 32] {
     const fn digit(value: u8) -> u8 {

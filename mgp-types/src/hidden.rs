@@ -1,4 +1,4 @@
-//! Invisible characters in texts that a peer wrote.
+//! Escapes of invisible characters in texts that a peer wrote.
 
 /// Escapes invisible characters: control characters, and those that change the direction of text or have no glyph.
 ///

@@ -1,4 +1,4 @@
-//! Macros for the code that every layer needs.
+//! Macros for the code that most layers need.
 
 /// Implements `Debug` so that it prints only the name of the type and, if given, the named fields.
 ///
@@ -94,8 +94,8 @@ macro_rules! layer_service {
     };
 }
 
-/// Implements `Service::poll_ready` by calling that of `self.inner`, which is always ready. With `innermost`, for a
-/// service that has no inner one, returns at once.
+/// Implements `Service::poll_ready` by calling that of `self.inner`, which is always ready. `always_ready!(innermost)`
+/// is for a service without an inner service: it returns `Ready` at once.
 #[macro_export]
 macro_rules! always_ready {
     (innermost) => {

@@ -28,8 +28,8 @@ const LOCK_INTERVAL: Duration = Duration::from_millis(50);
 ///
 /// let file = PrivateFile::new(folder.join("keys.json"), 1024);
 /// assert_eq!(file.read().unwrap(), None);
-/// let turn = file.lock(Duration::from_secs(5)).unwrap();
-/// file.replace(&turn, b"{}").unwrap();
+/// let lock = file.lock(Duration::from_secs(5)).unwrap();
+/// file.replace(&lock, b"{}").unwrap();
 /// assert_eq!(file.read().unwrap().as_deref(), Some(&b"{}"[..]));
 /// # std::fs::remove_dir_all(&folder).unwrap();
 /// ```
@@ -39,24 +39,24 @@ pub struct PrivateFile {
     max_bytes: u64,
 }
 
-/// The exclusive lock that a process needs in order to change a file. It is released when this value is dropped, or
-/// when the process ends.
+/// The exclusive lock that a process must hold while it changes a private file. The lock is released when this value is
+/// dropped, or when the process ends.
 #[derive(Debug)]
-#[must_use = "the turn ends when it is dropped"]
+#[must_use = "the lock is released when it is dropped"]
 pub struct FileLock {
     _lock: File,
 }
 
-/// The error of a private file.
+/// The error of an operation on a private file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PrivateFileError {
-    /// The system reported an error.
+    /// The operating system reported an error.
     #[error("`{path}` cannot be {verb}: {source}")]
     Io {
         /// The path of the file.
         path: PathBuf,
-        /// The failed operation.
+        /// The operation that failed, as a participle for the message, e.g. `written`.
         verb: &'static str,
         /// The error that the operating system reported.
         source: io::Error,
@@ -71,26 +71,26 @@ pub enum PrivateFileError {
         /// The permission bits of the file.
         mode: u32,
     },
-    /// The path does not name a regular file.
+    /// The path names something other than a regular file.
     #[error("`{path}` is not a plain file")]
     NotPlain {
         /// The path of the file.
         path: PathBuf,
     },
-    /// The file is longer than allowed.
+    /// The file is longer than the limit that was given to [`PrivateFile::new`].
     #[error("`{path}` is longer than {max_bytes} bytes, so this program did not write it")]
     TooLong {
         /// The path of the file.
         path: PathBuf,
-        /// The maximum length, in bytes.
+        /// The maximum length of the file, in bytes.
         max_bytes: u64,
     },
-    /// Another process held the lock for too long.
+    /// Another process, or another handle of this process, held the lock for too long.
     #[error("another process has held `{path}` for {timeout:?}; look for one that hangs")]
     Busy {
         /// The path of the lock.
         path: PathBuf,
-        /// The time that the caller waited for the lock.
+        /// The time for which the caller waited for the lock.
         timeout: Duration,
     },
 }
@@ -108,7 +108,7 @@ impl PrivateFile {
         &self.path
     }
 
-    /// Returns the content, or `None` if there is no file.
+    /// Returns the content of the file, or `None` if the file does not exist.
     ///
     /// # Errors
     /// Returns any variant of [`PrivateFileError`] except [`Busy`](PrivateFileError::Busy).
@@ -119,7 +119,7 @@ impl PrivateFile {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(failed(error)),
         };
-        // Checks the opened file instead of the path, because the path might name another file by now.
+        // Check the opened file instead of the path: the path might name another file by now.
         let metadata = file.metadata().map_err(&failed)?;
         check_access(&self.path, &metadata)?;
         let mut text = Vec::new();
@@ -133,15 +133,15 @@ impl PrivateFile {
         Ok(Some(text))
     }
 
-    /// Waits for the exclusive lock.
+    /// Waits until no other process holds the exclusive lock, and takes it.
     ///
     /// # Errors
     /// Returns [`PrivateFileError::Busy`] after `timeout`, or [`PrivateFileError::Io`] if the lock file cannot be used.
     pub fn lock(&self, timeout: Duration) -> Result<FileLock, PrivateFileError> {
         let mut waited = Duration::ZERO;
         loop {
-            if let Some(turn) = self.try_lock("")? {
-                return Ok(turn);
+            if let Some(lock) = self.try_lock("")? {
+                return Ok(lock);
             }
             if waited >= timeout {
                 return Err(PrivateFileError::Busy { path: self.beside(".lock"), timeout });
@@ -151,9 +151,9 @@ impl PrivateFile {
         }
     }
 
-    /// Returns the exclusive lock, or `None` if another process or handle holds it.
+    /// Takes the exclusive lock and returns it, or returns `None` if another process or handle holds it.
     ///
-    /// Locks with different names are independent; the empty name is the lock that [`lock`](Self::lock) waits for.
+    /// Locks with different names are independent; [`lock`](Self::lock) waits for the one with the empty name.
     ///
     /// # Errors
     /// Returns [`PrivateFileError::Io`] if the lock file cannot be used.
@@ -168,11 +168,11 @@ impl PrivateFile {
         }
     }
 
-    /// Replaces the content atomically.
+    /// Replaces the content of the file atomically.
     ///
     /// # Errors
     /// Returns [`PrivateFileError::Io`] if the content cannot be written; the old content is then unchanged.
-    pub fn replace(&self, _turn: &FileLock, text: &[u8]) -> Result<(), PrivateFileError> {
+    pub fn replace(&self, _lock: &FileLock, text: &[u8]) -> Result<(), PrivateFileError> {
         self.replace_after(text, |_| Ok(()))
     }
 
@@ -184,7 +184,7 @@ impl PrivateFile {
     /// Returns [`PrivateFileError::Io`] if the content cannot be written; the old content is then unchanged.
     pub fn replace_keeping_mode(
         &self,
-        _turn: &FileLock,
+        _lock: &FileLock,
         text: &[u8],
     ) -> Result<(), PrivateFileError> {
         let old = match fs::metadata(&self.path) {
@@ -198,7 +198,8 @@ impl PrivateFile {
         })
     }
 
-    /// Replaces the content atomically, after a function prepared the new file.
+    /// Replaces the content atomically: writes a new file, calls `prepare` for it, and gives it the name of the old
+    /// one.
     fn replace_after(
         &self,
         text: &[u8],
@@ -208,8 +209,8 @@ impl PrivateFile {
         let fresh = self.beside(".new");
         match fs::remove_file(&fresh) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
-            // Usually there is no temporary file; one exists only if a process died while it wrote the file. The lock
-            // ensures that no other process is writing the file now.
+            // A temporary file exists only if a process died while it wrote that file. The lock, which this process
+            // holds, ensures that no other process is writing it now.
             _ => {}
         }
         let written = private().create_new(true).open(&fresh).and_then(|mut file| {
@@ -222,8 +223,8 @@ impl PrivateFile {
             let _ = fs::remove_file(&fresh);
             return Err(failed(error));
         }
-        // Syncs the folder, so that the new name also survives a crash. Systems that cannot sync
-        // folders need no such step.
+        // Sync the folder, so that the new name of the file also survives a crash. Systems that cannot sync a folder
+        // need no such step.
         let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
         if let Ok(folder) = File::open(folder.unwrap_or(Path::new("."))) {
             let _ = folder.sync_all();
@@ -231,8 +232,8 @@ impl PrivateFile {
         Ok(())
     }
 
-    /// Returns a number that changes whenever the file is replaced or written, or its permissions change; 0 if there is
-    /// no file.
+    /// Returns a number that changes whenever the file is replaced or written or, on Unix, its permissions change; 0 if
+    /// the file does not exist.
     #[must_use]
     pub fn version(&self) -> u64 {
         fs::metadata(&self.path).map_or(0, |metadata| {
@@ -243,7 +244,8 @@ impl PrivateFile {
         })
     }
 
-    /// Returns the permission bits if users other than the owner have access; always `None` outside Unix.
+    /// Returns the permission bits of a file if users other than the owner have access to it; always `None` outside
+    /// Unix.
     #[must_use]
     pub fn exposed_mode(metadata: &Metadata) -> Option<u32> {
         exposed(metadata)
@@ -269,19 +271,21 @@ fn private() -> OpenOptions {
     options
 }
 
-/// Gives a file the owner, the group and the permissions of another one, as far as this process is allowed to.
+/// Gives `file` the owner, the group and the permissions of the file that it replaces, as far as this process is
+/// allowed to.
 #[cfg(unix)]
 fn copy_access(old: &Metadata, file: &File) -> io::Result<()> {
     use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, fchown};
     if fchown(file, Some(old.uid()), Some(old.gid())).is_err() {
-        // A user can set the group of an own file, but not its owner.
+        // Ignore the error. A user who is not allowed to give the file to its old owner may still be allowed to set the
+        // group.
         let _ = fchown(file, None, Some(old.gid()));
     }
     let kept = if file.metadata()?.gid() == old.gid() { 0o777 } else { 0o707 };
     file.set_permissions(fs::Permissions::from_mode(old.permissions().mode() & kept))
 }
 
-/// Does nothing: on other systems, a file gets the access list of its folder.
+/// Does nothing: on systems other than Unix, a file gets the access list of its folder.
 #[cfg(not(unix))]
 fn copy_access(_: &Metadata, _: &File) -> io::Result<()> {
     Ok(())
@@ -292,7 +296,7 @@ fn copy_access(_: &Metadata, _: &File) -> io::Result<()> {
 pub(crate) fn create(path: &Path) -> Result<(), PrivateFileError> {
     match private().create_new(true).open(path) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-            Err(failed(path, "made")(error))
+            Err(failed(path, "created")(error))
         }
         _ => Ok(()),
     }
@@ -327,8 +331,8 @@ fn exposed(metadata: &Metadata) -> Option<u32> {
     (mode & 0o077 != 0).then_some(mode)
 }
 
-/// Always returns `None`: instead of permission bits, other systems use access lists, which the owner of the folder
-/// sets.
+/// Always returns `None`: systems other than Unix have no permission bits, but access lists that the owner of the
+/// folder sets.
 #[cfg(not(unix))]
 fn exposed(_: &Metadata) -> Option<u32> {
     None
@@ -392,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replacement_is_read_and_changes_the_stamp() {
+    fn a_replacement_is_read_and_changes_the_version() {
         let folder = Folder::new();
         let file = folder.file();
         assert_eq!((file.read().unwrap(), file.version()), (None, 0));
@@ -449,9 +453,9 @@ mod tests {
         use std::os::unix::fs::PermissionsExt as _;
         let folder = Folder::new();
         let file = folder.file();
-        let turn = file.lock(TIMEOUT).unwrap();
+        let lock = file.lock(TIMEOUT).unwrap();
         for mode in [0o600, 0o644, 0o640] {
-            file.replace_keeping_mode(&turn, b"new").unwrap();
+            file.replace_keeping_mode(&lock, b"new").unwrap();
             let found = fs::metadata(file.path()).unwrap().permissions().mode() & 0o777;
             assert_eq!(found, mode, "{found:o}");
             let next = if mode == 0o600 { 0o644 } else { 0o640 };

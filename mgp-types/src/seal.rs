@@ -37,7 +37,7 @@ struct KeyRing {
     keys: Vec<(u8, XChaCha20Poly1305)>,
 }
 
-/// The number of keys with which sealed texts can still be opened, including the current key.
+/// The number of keys that a sealer keeps to open sealed texts: the current key and the two before it.
 const MAX_KEYS: usize = 3;
 
 /// The error for a sealed text that cannot be opened: it was changed, has expired, or was sealed with another key, for
@@ -116,7 +116,7 @@ impl Sealer {
         Ok(to_hex(&head))
     }
 
-    /// Opens a sealed text.
+    /// Opens a sealed text, and returns the bytes that were sealed.
     ///
     /// # Errors
     /// Returns [`UnsealError`] if the text was changed, has expired, or was sealed for another purpose or other names.
@@ -150,8 +150,8 @@ fn cipher(key: &[u8; 32]) -> XChaCha20Poly1305 {
     XChaCha20Poly1305::new(&Key::from(*key))
 }
 
-/// Returns the data that is authenticated but not encrypted. Each part is preceded by its length, so that different
-/// purposes and names never give the same data.
+/// Returns the data to which a sealed text is bound: they are authenticated, but not encrypted. Each part is preceded
+/// by its length, so that different purposes and names never give the same data.
 fn binding(head: &[u8], purpose: &str, bound_to: &[&str]) -> Vec<u8> {
     let mut out = head.to_vec();
     for part in std::iter::once(&purpose).chain(bound_to) {

@@ -1,7 +1,7 @@
 //! Locks that remain usable after a thread panicked while it held one of them.
 //!
-//! The data behind these locks must be consistent between any two statements, so lock poisoning would not add
-//! safety.
+//! The data behind these locks must be consistent between any two statements. Lock poisoning, which refuses access
+//! after a panic, would therefore not add safety.
 
 #[cfg(feature = "interleave")]
 pub mod interleave;
@@ -10,7 +10,8 @@ use std::fmt;
 use std::sync::PoisonError;
 pub use std::sync::{MutexGuard, RwLockReadGuard, RwLockWriteGuard};
 
-/// A [`std::sync::Mutex`] that ignores poisoning.
+/// A [`std::sync::Mutex`] that ignores poisoning, i.e. that can still be locked after a thread has panicked while it
+/// held the lock.
 ///
 /// ```
 /// use mgp_types::sync::Mutex;
@@ -56,7 +57,8 @@ impl<T: ?Sized + fmt::Debug> fmt::Debug for Mutex<T> {
     }
 }
 
-/// A [`std::sync::RwLock`] that ignores poisoning.
+/// A [`std::sync::RwLock`] that ignores poisoning, i.e. that can still be locked after a thread has panicked while it
+/// held the lock.
 #[derive(Default)]
 pub struct RwLock<T: ?Sized>(std::sync::RwLock<T>);
 

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use bytestring::ByteString;
 use serde::{Deserialize, Serialize};
 
-/// The last time that has an RFC 3339 text, as the milliseconds after the start of 1970.
+/// The last time that can be written as an RFC 3339 text, in milliseconds since the start of 1970.
 const LAST: Duration = Duration::from_millis(253_402_300_799_999);
 
 /// A point in time as an RFC 3339 text. A text that a peer sent is kept unchanged, even if it is not valid.
@@ -23,13 +23,13 @@ const LAST: Duration = Duration::from_millis(253_402_300_799_999);
 pub struct Timestamp(ByteString);
 
 impl Timestamp {
-    /// Returns the current time, in UTC with milliseconds.
+    /// Returns the current time as a text in UTC, with milliseconds.
     #[must_use]
     pub fn now() -> Self {
         SystemTime::now().into()
     }
 
-    /// Returns the text.
+    /// Returns the time as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -46,9 +46,10 @@ impl Timestamp {
             None => return None,
         };
         let utc = humantime::parse_rfc3339(&format!("{date}T{time}Z")).ok()?;
-        let Some((hours, minutes)) = offset.get(1..)?.split_once(':') else {
+        let Some(shift) = offset.strip_prefix(['+', '-']) else {
             return matches!(offset, "Z" | "z").then_some(utc);
         };
+        let (hours, minutes) = shift.split_once(':')?;
         let (hours, minutes) = (below(hours, 24)?, below(minutes, 60)?);
         let shift = Duration::from_secs((hours * 60 + minutes) * 60);
         if offset.starts_with('-') { utc.checked_add(shift) } else { utc.checked_sub(shift) }
@@ -62,7 +63,7 @@ impl Timestamp {
 }
 
 impl From<SystemTime> for Timestamp {
-    /// Converts a time; one before 1970 or after 9999 becomes the nearest time within these years.
+    /// Converts a time to a text. A time before 1970 or after 9999 becomes the nearest time within these years.
     fn from(time: SystemTime) -> Self {
         let time = time.clamp(SystemTime::UNIX_EPOCH, SystemTime::UNIX_EPOCH + LAST);
         Self(humantime::format_rfc3339_millis(time).to_string().into())
@@ -83,7 +84,7 @@ impl fmt::Display for Timestamp {
 
 crate::record::schema_of!(Timestamp as "Timestamp", { "type": "string", "format": "date-time" });
 
-/// Parses exactly two digits; returns `None` unless they form a number below `bound`.
+/// Parses a text of exactly two digits; returns `None` for any other text, and for a number that is not below `bound`.
 fn below(digits: &str, bound: u64) -> Option<u64> {
     let are_two = digits.len() == 2 && digits.bytes().all(|digit| digit.is_ascii_digit());
     digits.parse().ok().filter(|number| are_two && *number < bound)
@@ -117,6 +118,7 @@ mod tests {
             "1970-01-02T00:00:00+24:00",
             "1970-01-02T00:00:00+01:60",
             "1970-01-02T00:00:00++1:00",
+            "1970-01-02T00:00:00Z01:00",
             "1970-13-02T00:00:00Z",
             "1970-01-02T00:00:00+99999999999999999999:00",
             "é970-01-02T00:00:00Z",

@@ -6,8 +6,8 @@ use serde::de::{Error as _, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
-/// A JSON value in which no object repeats a member. Parsers differ in which of two equal members they use, so a check
-/// of one of them proves nothing about the other.
+/// A JSON value in which no object repeats a member; decoding refuses any other value. If a member is repeated, parsers
+/// differ in which of the values they use, so a check of one of them proves nothing about the other.
 ///
 /// ```
 /// use mgp_types::UniqueJson;

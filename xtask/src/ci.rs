@@ -75,7 +75,7 @@ pub(crate) fn ci(flags: &Flags) -> Outcome {
     if failed.is_empty() { Ok(()) } else { Err(Failure::new(failed.join(", "))) }
 }
 
-/// Runs one step.
+/// Runs one step, and returns its row in the table of results.
 fn row(step: &Step, rigour: Rigour) -> Row {
     println!("\n== {}", step.name);
     let begin = now();

@@ -5,9 +5,10 @@ use std::path::PathBuf;
 
 use clap::Args;
 use clap::builder::{PathBufValueParser, TypedValueParser};
-use mgp_discovery::Sources;
+use mgp_discovery::{LoadedConfig, Sources};
 
 use crate::exit::{CliResult, Failure};
+use crate::state;
 
 /// The options of every command.
 #[derive(Clone, Debug, Args)]
@@ -31,10 +32,10 @@ impl Global {
     }
 }
 
-/// The variable that names the state folder.
+/// The environment variable that names the state folder.
 const STATE: &str = "MGP_STATE";
 
-/// The parser of the path of the state folder, which may be empty only in the variable.
+/// The parser of the path of the state folder. An empty path is accepted only from the environment variable.
 #[derive(Clone, Debug)]
 struct StateFolder;
 
@@ -67,14 +68,20 @@ impl ConfigArg {
         self.config.clone().map_or_else(Sources::from_env, Sources::single)
     }
 
+    /// Loads the configuration that the command reads.
+    pub(crate) async fn load(&self, global: &Global) -> CliResult<LoadedConfig> {
+        let trust = state::trust(global).await?;
+        Ok(self.sources().load(&trust).await?)
+    }
+
     /// Returns the configuration file named by `--config` or by `$MGP_CONFIG_PATH`.
     pub(crate) fn named_file(&self) -> Option<PathBuf> {
         let in_environment = || std::env::var_os("MGP_CONFIG_PATH").filter(|file| !file.is_empty());
         self.config.clone().or_else(|| in_environment().map(PathBuf::from))
     }
 
-    /// Returns a note for the user if the edited file may be the `mgp.toml` of a project: the edit has no effect in the
-    /// project until the user approves the file with `mgp trust`.
+    /// Returns a note for the user if the edited file may be the `mgp.toml` of a project. The edit has no effect in
+    /// that project until the user approves the file with `mgp trust`.
     pub(crate) fn approval_note(&self) -> Option<String> {
         let file = self.config.as_ref().filter(|file| file.ends_with("mgp.toml"))?;
         Some(format!(
@@ -86,7 +93,7 @@ impl ConfigArg {
     /// Returns the configuration file that commands edit: the file named by the user, else the user's own file.
     pub(crate) fn file_to_edit(&self) -> CliResult<PathBuf> {
         let sources = self.sources();
-        // `files()` lists the user's own file last; a file named by the user is the only entry.
+        // Take the last file: `files()` lists the user's own file last, and a file that the user named is the only one.
         let file = sources.files().last().map(PathBuf::from);
         file.filter(|file| !file.ends_with("mgp.toml") || self.named_file().is_some()).ok_or_else(
             || Failure::usage("the home folder is not known; name a file with --config FILE"),

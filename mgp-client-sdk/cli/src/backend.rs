@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_client_sdk::Client;
-use mgp_discovery::{Sources, Trust};
+use mgp_discovery::{Registrations, Sources, Trust};
 use mgp_security::{
     AnswerPlace, Approval, ApprovalSource, ApprovalTerm, CallApproval, CallApprovals, FolderError,
     Governance, Inbox, InboxConfig, LogError, PermissionChange, ServerPolicy,
@@ -50,7 +50,8 @@ pub(crate) struct Approved {
 }
 
 impl Backend {
-    /// Returns the result of a request that a command repeats, as [`control::followed`] does.
+    /// Returns `result`, the result of a request that a command repeats. If the kernel has stopped in the meantime, the
+    /// failure reports this, as [`control::followed`] describes.
     pub(crate) async fn followed<T>(&self, result: CliResult<T>) -> CliResult<T> {
         match self {
             Self::Kernel(client) => control::followed(client, result).await,
@@ -60,10 +61,11 @@ impl Backend {
 
     /// Connects to the running kernel, or locks the state folder if no kernel runs.
     ///
-    /// With [`Intent::Change`], the operator must give the proof that `operator.proof` under `[kernel]` requires.
+    /// With [`Intent::Change`], the operator must give the proof that `operator.proof` under `[kernel]` requires. A
+    /// process that a server started is always refused.
     pub(crate) async fn open(global: &Global, intent: Intent) -> CliResult<Self> {
         let end = Instant::now() + LOCK_TIMEOUT;
-        let mut is_admitted = intent == Intent::Read;
+        let mut is_admitted = false;
         loop {
             let connected = match intent {
                 Intent::Read => control::connect(global).await,
@@ -75,7 +77,12 @@ impl Backend {
                 Err(failure) => return Err(failure),
             }
             if !is_admitted {
-                operator::admit_offline(global, [Sources::from_env()]).await?;
+                match intent {
+                    Intent::Read => operator::check_place()?,
+                    Intent::Change => {
+                        operator::admit_offline(global, [Sources::from_env()]).await?;
+                    }
+                }
                 is_admitted = true;
             }
             let folder = state::create_folder(global)?;
@@ -86,7 +93,7 @@ impl Backend {
                     apply_config(&governance).await;
                     return Ok(Self::Folder(governance, lock));
                 }
-                // The lock is held by a kernel that starts or stops, or by another short command.
+                // Wait while a kernel that starts or stops, or another short command, holds the lock.
                 LockAttempt::Held(_) if Instant::now() < end => sleep(LOCK_INTERVAL).await,
                 LockAttempt::Held(_) => {
                     return Err(Failure::state_in_use(
@@ -163,14 +170,24 @@ impl Backend {
                 let result = client.request::<KernelApprovals>(&params).await;
                 Ok(result.map_err(control::request_failure)?.approvals)
             }
-            // A folder has no registrations to approve: only a running kernel accepts them, because it starts the new
-            // servers.
             Self::Folder(governance, _) => {
-                let all = inbox(governance)?.list(&operator()).await?;
-                let meant = all.iter().filter(|one| id.is_none_or(|id| one.id == id));
-                Ok(meant.map(|one| one.to_listed(id.is_some())).collect())
+                let is_whole = id.is_some();
+                let requests = inbox(governance)?.list(&operator()).await?;
+                let registrations = Registrations::pending_in(&**governance.store()).await?;
+                let requests = requests.iter().map(|one| one.to_listed(is_whole));
+                let registrations = registrations.iter().map(|one| one.to_listed(is_whole));
+                let mut all: Vec<_> = requests.chain(registrations).collect();
+                all.retain(|one| id.is_none_or(|id| one.id == id));
+                all.sort_by(|one, other| one.asked_at.as_str().cmp(other.asked_at.as_str()));
+                Ok(all)
             }
         }
+    }
+
+    /// Returns whether this backend can decide about registrations. Only a running kernel can, because it starts the
+    /// new servers.
+    pub(crate) fn decides_registrations(&self) -> bool {
+        matches!(self, Self::Kernel(_))
     }
 
     /// Approves a pending request for approval, and returns the outcome. Fails if the kernel cannot start the server
@@ -183,7 +200,7 @@ impl Backend {
             Self::Kernel(client) => {
                 let decided = client.request::<KernelApprovalsApprove>(params).await?;
                 match (decided.status, decided.message) {
-                    // The operator approved a server, but the kernel could not start it.
+                    // Report a failure, because the kernel could not start the server that the operator approved.
                     (Some(RegistrationStatus::Error), Some(message)) => {
                         Err(Failure::failed(message))
                     }
@@ -254,7 +271,8 @@ impl Backend {
         Ok(())
     }
 
-    /// Closes the connection to the kernel; or closes the state folder, once every change to it is on disk.
+    /// Closes the connection to the kernel. Without a kernel, closes the state folder once every change to it is on
+    /// disk.
     pub(crate) async fn close(self) -> CliResult {
         match self {
             Self::Kernel(client) => {
@@ -286,7 +304,7 @@ fn not_opened(error: FolderError) -> Failure {
 /// groups of agents.
 async fn apply_config(governance: &Governance) {
     let trust = Trust::new(Arc::clone(governance.store()));
-    // A broken configuration decides nothing; the stored entries are shown all the same.
+    // An invalid configuration decides nothing about access, but the stored access entries can still be shown.
     let Ok(loaded) = Sources::from_env().load(&trust).await else { return };
     for server in &loaded.config.servers {
         if let Some(mgp) = &server.mgp {

@@ -22,7 +22,7 @@ use crate::console::ConsoleArgs;
     propagate_version = true,
     subcommand_required = true,
     arg_required_else_help = true,
-    after_help = "First steps:\n  mgp setup                   # put mgp between your hosts and their servers; asks first\n  mgp doctor                  # check that everything works\n  mgp console                 # approvals, servers and the record of calls, as a page\n  mgp undo                    # restore the files of your hosts\n\nExit code: 0 success, 1 refused or failed, 2 invalid usage, 3 no kernel is running."
+    after_help = "First steps:\n  mgp setup                   # put mgp between your hosts and their servers; asks first\n  mgp doctor                  # check that everything works\n  mgp console                 # approvals, servers and the record of calls, as a page\n  mgp undo                    # take back the last change of your hosts' files\n\nExit code: 0 success, 1 refused or failed, 2 invalid usage, 3 no kernel is running."
 )]
 pub(crate) struct Cli {
     #[command(flatten)]

@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use mgp_discovery::{Config, Sources, keep_line_ends, limits, nearest};
 use mgp_types::{PrivateFile, backup_paths};
-use toml_edit::{Decor, DocumentMut, Item, RawString, Table, TableLike, value};
+use toml_edit::{Decor, DocumentMut, Item, RawString, Table, TableLike, Value, value};
 
 use crate::exit::{CliResult, Failure};
 use crate::replace_file::{create_private, replace_file};
-use crate::state_option::shell_word;
+use crate::state_option::shell_path_or;
 pub(crate) use risks::ToolRisks;
 use unwritable::unwritable;
 pub(crate) use unwritable::{apply, failed};
@@ -36,12 +36,8 @@ impl ConfigFile {
         let file = dunce::canonicalize(&file).unwrap_or(file);
         let before = match fs::read_to_string(&file) {
             Ok(text) => Some(text),
-            // An edit would replace the link, and leave its file behind.
             Err(error) if error.kind() == ErrorKind::NotFound && file.is_symlink() => {
-                let file = file.display();
-                return Err(Failure::failed(format!(
-                    "`{file}` is a link to a file that does not exist; create that file, or remove the link"
-                )));
+                return Err(Failure::dangling(&file));
             }
             Err(error) if error.kind() == ErrorKind::NotFound => None,
             Err(error) => return Err(failed(&file, "read", &error)),
@@ -56,8 +52,8 @@ impl ConfigFile {
         document.get("agents")?.get(agent)?.get("interactive")?.as_bool()
     }
 
-    /// Returns whether neither an entry of the agent nor a setting for all agents decides about `portable_names`. An
-    /// existing entry is a decision of the operator, even without this key.
+    /// Returns whether `portable_names` is undecided: the agent has no entry at all, and `[kernel]` does not set it. An
+    /// entry without the key counts as decided, because the operator wrote it.
     pub(crate) fn lacks_portable_names(&self, agent: &str) -> bool {
         let Ok(document) = self.document() else { return false };
         let entry = document.get("agents").and_then(|agents| agents.get(agent));
@@ -65,28 +61,29 @@ impl ConfigFile {
         entry.is_none() && of_kernel.is_none()
     }
 
-    /// Sets the `interactive` setting of an agent, i.e. whether a person can answer its questions, if that is known;
-    /// and `portable_names = true`, if the agent needs it.
+    /// Sets the `interactive` setting of an agent (whether a person can answer its questions) if `interactive` is
+    /// given, and sets `portable_names = true` if the agent needs it. Returns whether that changed the file.
     pub(crate) fn set_agent(
         &self,
         agent: &str,
         interactive: Option<bool>,
         needs_portable_names: bool,
-    ) -> CliResult {
+    ) -> CliResult<bool> {
         let interactive = interactive.filter(|answer| self.interactive(agent) != Some(*answer));
         if interactive.is_none() && !needs_portable_names {
-            return Ok(());
+            return Ok(false);
         }
         self.change(|document| {
             let entry = agent_table(document, agent)?;
             if let Some(answer) = interactive {
-                entry.insert("interactive", value(answer));
+                set_value(entry, "interactive", answer);
             }
             if needs_portable_names {
-                entry.insert("portable_names", value(true));
+                set_value(entry, "portable_names", true);
             }
             Some(())
-        })
+        })?;
+        Ok(true)
     }
 
     /// Pins or unpins a tool for an agent, and returns whether that changed the file.
@@ -119,8 +116,8 @@ impl ConfigFile {
         let id = |server: &dyn TableLike| server.get("id")?.as_str().map(str::to_owned);
         Ok(match document.get("servers") {
             Some(Item::ArrayOfTables(tables)) => tables.iter().filter_map(|one| id(one)).collect(),
-            Some(Item::Value(toml_edit::Value::Array(array))) => {
-                let tables = array.iter().filter_map(toml_edit::Value::as_inline_table);
+            Some(Item::Value(Value::Array(array))) => {
+                let tables = array.iter().filter_map(Value::as_inline_table);
                 tables.filter_map(|table| id(table)).collect()
             }
             _ => Vec::new(),
@@ -136,7 +133,7 @@ impl ConfigFile {
         }
         let file = self.file.display();
         if let Some(other) = Self::file_with(id) {
-            let word = other.to_str().and_then(shell_word).unwrap_or_else(|| "FILE".to_owned());
+            let word = shell_path_or("FILE", &other);
             let other = other.display();
             return Err(Failure::usage(format!(
                 "`{id}` is not in {file}, but in {other}; add `--config {word}`"
@@ -154,7 +151,7 @@ impl ConfigFile {
             ids.is_ok_and(|ids| ids.iter().any(|own| own == id))
         };
         let sources = Sources::from_env();
-        // Another kind of file, e.g. a pipe, could block this command.
+        // Read only plain files, because e.g. a pipe could block this command.
         let mut files = sources.files().filter(|file| file.is_file());
         files.find(has_it).map(Path::to_path_buf)
     }
@@ -166,7 +163,7 @@ impl ConfigFile {
             if is_enabled {
                 server.remove("enabled");
             } else {
-                server.insert("enabled", value(false));
+                set_value(server, "enabled", false);
             }
             Some(())
         })
@@ -186,7 +183,7 @@ impl ConfigFile {
                 replace_texts(item, replacements);
             }
             if let Some(published) = published {
-                server.insert("published", value(published));
+                set_value(server, "published", published);
             }
             if added.is_empty() {
                 return Some(());
@@ -195,7 +192,7 @@ impl ConfigFile {
             let map = server.entry(place).or_insert(value(toml_edit::InlineTable::new()));
             if let Some(map) = map.as_table_like_mut() {
                 for (name, text) in added {
-                    map.insert(name, value(text));
+                    set_value(map, name, text);
                 }
             }
             Some(())
@@ -205,7 +202,6 @@ impl ConfigFile {
     /// Removes a server and the pins of its tools; returns these pins.
     pub(crate) fn remove_server(&self, id: &str) -> CliResult<Vec<String>> {
         let ids = self.server_ids()?;
-        let is_it = |server: &dyn TableLike| server.get("id").and_then(Item::as_str) == Some(id);
         // A tool belongs to the server with the longest matching id: `a.b.c` may be the tool `c` of the server `a.b`.
         let owner = |tool: &str| {
             let begins =
@@ -221,7 +217,7 @@ impl ConfigFile {
                 .flat_map(TableLike::iter_mut)
             {
                 if let Some(array) = agent.get_mut("pinned").and_then(Item::as_array_mut) {
-                    let is_own = |name: &toml_edit::Value| name.as_str().is_some_and(&owner);
+                    let is_own = |name: &Value| name.as_str().is_some_and(&owner);
                     let own = array.iter().filter(|name| is_own(name));
                     unpinned.extend(own.filter_map(|name| name.as_str().map(str::to_owned)));
                     array.retain(|name| !is_own(name));
@@ -229,18 +225,19 @@ impl ConfigFile {
             }
             match document.get_mut("servers")? {
                 Item::ArrayOfTables(tables) => {
-                    let removed = tables.iter().filter(|table| is_it(*table));
+                    let removed = tables.iter().filter(|table| has_id(*table, id));
                     let comments: Vec<(isize, String)> = removed
                         .filter_map(|table| Some((table.position()?, comments_above(table)?)))
                         .collect();
-                    tables.retain(|table| !is_it(table));
+                    tables.retain(|table| !has_id(table, id));
                     for (at, comments) in comments.into_iter().rev() {
                         move_comments(document, at, &comments);
                     }
                 }
-                Item::Value(toml_edit::Value::Array(array)) => {
-                    array
-                        .retain(|value| !value.as_inline_table().is_some_and(|table| is_it(table)));
+                Item::Value(Value::Array(array)) => {
+                    array.retain(|value| {
+                        !value.as_inline_table().is_some_and(|table| has_id(table, id))
+                    });
                 }
                 _ => return None,
             }
@@ -260,7 +257,7 @@ impl ConfigFile {
     /// Applies an edit and writes the file, unless the result would not be a valid configuration.
     fn change(&self, change: impl FnOnce(&mut DocumentMut) -> Option<()>) -> CliResult {
         let mut document = self.document()?;
-        // If the file has only comments, the new text is added below them; `toml_edit` would add it above.
+        // Add the new text below the comments of a file that has nothing else; `toml_edit` would add it above.
         let comments = if document.is_empty() {
             document.trailing().as_str().unwrap_or_default().to_owned()
         } else {
@@ -347,22 +344,37 @@ fn each_table(table: &mut Table, call: &mut dyn FnMut(isize, &mut Decor)) {
     }
 }
 
+/// Sets a key of a table; a comment behind the key's earlier value stays.
+fn set_value(table: &mut dyn TableLike, key: &str, new: impl Into<Value>) {
+    if let Some(old) = table.get_mut(key).and_then(Item::as_value_mut) {
+        replace_value(old, new);
+    } else {
+        table.insert(key, value(new));
+    }
+}
+
+/// Replaces a value; the blanks and comments around it stay.
+fn replace_value(old: &mut Value, new: impl Into<Value>) {
+    let decor = old.decor().clone();
+    *old = new.into();
+    *old.decor_mut() = decor;
+}
+
 /// Replaces texts anywhere in a TOML value: each text that is a key of `replacements` by the text of that key.
 fn replace_texts(item: &mut Item, replacements: &BTreeMap<String, String>) {
-    if let Some(to) = item.as_str().and_then(|text| replacements.get(text)) {
-        *item = value(to);
-    } else if let Some(array) = item.as_array_mut() {
-        for text in array.iter_mut() {
-            if let Some(to) = text.as_str().and_then(|text| replacements.get(text)) {
-                let decor = text.decor().clone();
-                *text = toml_edit::Value::from(to);
-                *text.decor_mut() = decor;
-            }
+    let replace = |text: &mut Value| {
+        if let Some(to) = text.as_str().and_then(|text| replacements.get(text)) {
+            replace_value(text, to);
         }
+    };
+    if let Some(array) = item.as_array_mut() {
+        array.iter_mut().for_each(replace);
     } else if let Some(map) = item.as_table_like_mut() {
         for (_, item) in map.iter_mut() {
             replace_texts(item, replacements);
         }
+    } else if let Some(text) = item.as_value_mut() {
+        replace(text);
     }
 }
 
@@ -373,20 +385,24 @@ pub(crate) enum Pinned {
     No,
 }
 
+/// Returns whether an entry of a server has this id.
+fn has_id(server: &dyn TableLike, id: &str) -> bool {
+    server.get("id").and_then(Item::as_str) == Some(id)
+}
+
 /// Returns the entry of a server, and whether it is an inline table.
 fn server_entry<'a>(
     document: &'a mut DocumentMut,
     id: &str,
 ) -> Option<(&'a mut dyn TableLike, bool)> {
-    let is_it = |server: &dyn TableLike| server.get("id").and_then(Item::as_str) == Some(id);
     match document.get_mut("servers")? {
         Item::ArrayOfTables(tables) => {
-            let found = tables.iter_mut().find(|table| is_it(*table))?;
+            let found = tables.iter_mut().find(|table| has_id(*table, id))?;
             Some((found, false))
         }
-        Item::Value(toml_edit::Value::Array(array)) => {
-            let mut tables = array.iter_mut().filter_map(toml_edit::Value::as_inline_table_mut);
-            let found = tables.find(|table| is_it(*table))?;
+        Item::Value(Value::Array(array)) => {
+            let mut tables = array.iter_mut().filter_map(Value::as_inline_table_mut);
+            let found = tables.find(|table| has_id(*table, id))?;
             Some((found, true))
         }
         _ => None,
@@ -413,25 +429,32 @@ fn child_table<'a>(
 }
 
 fn agent_table<'a>(document: &'a mut DocumentMut, agent: &str) -> Option<&'a mut dyn TableLike> {
-    let agents = document.entry("agents").or_insert_with(|| {
-        let mut agents = Table::new();
-        agents.set_implicit(true);
-        Item::Table(agents)
-    });
-    let entry = agents.as_table_like_mut()?.entry(agent);
-    entry.or_insert_with(|| Item::Table(Table::new())).as_table_like_mut()
+    let (agents, is_inline) = child_table(document.as_table_mut(), "agents", false)?;
+    child_table(agents, agent, is_inline).map(|(entry, _)| entry)
 }
+
+/// The rule for ids of servers and names of agents in a configuration.
+const ID_RULE: &str =
+    "begin with a letter or digit, and use only letters, digits, `.`, `_` and `-`, at most 128";
 
 /// Checks that a text is a valid name for an agent in a configuration.
 pub(crate) fn check_agent(name: &str) -> CliResult {
+    check_name(name, "agent name")
+}
+
+/// Checks that a text is a valid id for a server in a configuration.
+pub(crate) fn check_server_id(id: &str) -> CliResult {
+    check_name(id, "id")
+}
+
+fn check_name(name: &str, kind: &str) -> CliResult {
     let fits = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
-    if !name.is_empty() && name.len() <= limits::MAX_ID_BYTES && name.chars().all(fits) {
+    let is_begun = name.starts_with(|c: char| c.is_ascii_alphanumeric());
+    if is_begun && name.len() <= limits::MAX_ID_BYTES && name.chars().all(fits) {
         return Ok(());
     }
-    Err(Failure::usage(format!(
-        "`{}` is not a valid agent name; use letters, digits, `.`, `_`, `-`",
-        name.escape_debug()
-    )))
+    let name = name.escape_debug();
+    Err(Failure::usage(format!("`{name}` is not a valid {kind}; {ID_RULE}")))
 }
 
 /// Replaces a file of another program after copying its old text to a back-up beside it; returns the back-up's path.
@@ -446,12 +469,17 @@ pub(crate) fn replace_with_backup(
     replace_file(file, after).map(|()| backup)
 }
 
+/// Returns the line with which a command names the back-up that it has made.
+pub(crate) fn backup_line(backup: &Path) -> String {
+    format!("the previous file is in {}; the newest ten are kept", backup.display())
+}
+
 /// Writes a text to a new back-up file beside a file, and returns the back-up's path.
 pub(crate) fn write_backup(file: &Path, text: &str) -> io::Result<PathBuf> {
     let (path, old) = backup_paths(file)?;
     // Creating a new file fails on a symbolic link, which another program may have planted at this path.
     create_private(&path)?.write_all(text.as_bytes())?;
-    // Failing to remove an old back-up does no harm.
+    // If an old back-up cannot be removed, it does no harm.
     for old in old {
         let _ = fs::remove_file(old);
     }
@@ -501,6 +529,25 @@ mod tests {
         };
         assert_eq!(edit(false), format!("{text}enabled = false\r\n"));
         assert_eq!(edit(true), text);
+    }
+
+    #[test]
+    fn an_edit_keeps_the_comments_behind_the_values_that_it_replaces() {
+        let folder = mgp_testkit::temp_dir();
+        let path = folder.path().join("mgp.toml");
+        let server = "[[servers]]\nid = \"a\"\ncommand = \"old\" # fast\nenabled = true # now\n";
+        let text = format!("{server}\n[agents.x]\ninteractive = true # me\n");
+        fs::write(&path, &text).unwrap();
+        let open = || ConfigFile::open(path.clone()).unwrap();
+        open().set_enabled("a", false).unwrap();
+        open().set_agent("x", Some(false), false).unwrap();
+        let new = BTreeMap::from([("old".to_owned(), "new".to_owned())]);
+        open().update_server("a", None, &new, &BTreeMap::new()).unwrap();
+        let expected = text
+            .replace("\"old\"", "\"new\"")
+            .replace("enabled = true", "enabled = false")
+            .replace("interactive = true", "interactive = false");
+        assert_eq!(fs::read_to_string(&path).unwrap(), expected);
     }
 
     #[test]

@@ -20,7 +20,7 @@ use crate::{operator, prompt, socket, state};
 /// The time the client waits beyond the timeout in its request, so that the kernel's own timeout error arrives first.
 const REQUEST_MARGIN: Duration = Duration::from_mins(1);
 
-/// The maximum time after a failed request in which the end of the connection is noticed.
+/// The maximum time after a failed request within which the client notices that the connection has ended.
 const CLOSE_DELAY: Duration = Duration::from_millis(100);
 
 /// Connects as an operator who only reads.
@@ -104,7 +104,10 @@ async fn or_start(
 
 /// Starts a kernel, which ends some time after the last command or host has left.
 pub(crate) async fn start_kernel(global: &Global) -> CliResult {
-    print_note(global, "starting a kernel, as none is running; it ends when it is no longer used");
+    print_note(
+        global,
+        "no kernel is running: starting a kernel, which ends when it is no longer used",
+    );
     let global = global.clone();
     let started = tokio::task::spawn_blocking(move || crate::shim::start_kernel(&global)).await;
     started.map_err(|error| Failure::failed(error.to_string()))?
@@ -126,8 +129,8 @@ pub(crate) async fn reload_over(client: &Client) {
     }
 }
 
-/// Returns the result of a request that a command repeats for as long as the kernel runs. If the kernel has stopped,
-/// the failure is that no kernel is running.
+/// Returns `result`, the result of a request that a command repeats for as long as the kernel runs. If the kernel has
+/// stopped, returns the failure that no kernel is running instead.
 pub(crate) async fn followed<T>(client: &Client, result: CliResult<T>) -> CliResult<T> {
     match result {
         Ok(done) => Ok(done),
@@ -138,8 +141,8 @@ pub(crate) async fn followed<T>(client: &Client, result: CliResult<T>) -> CliRes
     }
 }
 
-/// Returns the failure of a request. A kernel that drains refuses requests while calls are running; such a kernel
-/// counts as one that does not run.
+/// Returns the failure of a request. A kernel that is draining, i.e. finishes its running calls before it stops,
+/// refuses requests; it counts as a kernel that does not run.
 pub(crate) fn request_failure(error: Error) -> Failure {
     match error.code() {
         ErrorCode::SERVER_DRAINING => Failure::no_kernel("the kernel is stopping"),
@@ -162,7 +165,7 @@ pub(crate) async fn greet(
     passphrase: impl Fn() -> CliResult<String>,
 ) -> CliResult<Option<Greeting>> {
     let no_kernel = |error: io::Error| match error.kind() {
-        // Something accepted the connection, so a kernel can be running.
+        // A program has accepted the connection, so a kernel may be running.
         ErrorKind::TimedOut | ErrorKind::WouldBlock => socket_hello::no_answer(path),
         _ => no_kernel(path.parent().unwrap_or(path)),
     };
@@ -170,7 +173,7 @@ pub(crate) async fn greet(
     loop {
         let stream = socket::connect_to_own(path).await.map_err(no_kernel)?;
         let Some(mut stream) = stream else { return Ok(None) };
-        // A kernel that refuses the connection does not read; its reply has the reason.
+        // Ignore an error: a kernel that refuses the connection does not read, and its reply has the reason.
         let _ = stream.write_all(&hello.line()).await;
         let reply = socket_hello::read_line(&mut stream, MAX_REPLY_BYTES);
         let reply = tokio::time::timeout(HELLO_TIMEOUT, reply).await;

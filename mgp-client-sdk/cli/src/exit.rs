@@ -1,7 +1,8 @@
 //! Results of commands and their exit codes: 0 success, 1 refused or failed, 2 invalid usage, 3 no kernel is running.
 
-use std::fmt;
+use std::path::Path;
 use std::process::ExitCode;
+use std::{fmt, io};
 
 use clap::error::ErrorKind;
 
@@ -20,7 +21,7 @@ pub(crate) struct Failure {
     cause: Cause,
 }
 
-/// The causes that some commands handle.
+/// The causes of failures that some commands handle themselves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cause {
     Other,
@@ -61,6 +62,20 @@ impl Failure {
     /// Creates the failure to read a host's file that has no member with servers.
     pub(crate) fn no_servers(message: impl fmt::Display) -> Self {
         Self { cause: Cause::NoServers, ..Self::failed(message) }
+    }
+
+    /// Creates the failure for a file that cannot be written.
+    pub(crate) fn unwritable(file: &Path, error: &io::Error) -> Self {
+        Self::failed(format!("`{}` cannot be written: {error}", file.display()))
+    }
+
+    /// Creates the failure for a symbolic link to a file that does not exist. A command that writes the file would
+    /// replace the link with a regular file.
+    pub(crate) fn dangling(link: &Path) -> Self {
+        let link = link.display();
+        Self::failed(format!(
+            "`{link}` is a link to a file that does not exist; create that file, or remove the link"
+        ))
     }
 
     pub(crate) fn with_code(code: u8, message: impl fmt::Display) -> Self {

@@ -11,7 +11,7 @@ use crate::cli::Cli;
 /// A fenced block of a document.
 struct Block {
     language: String,
-    /// The document and the line of the fence.
+    /// The path of the document and the line of the fence, for failure messages.
     place: String,
     text: String,
 }

@@ -130,7 +130,7 @@ impl KnownHost {
             Home(path) => home.join(path),
             // OpenCode has the same folder on all systems.
             Config(path @ "opencode/opencode.json") => or_jsonc(config().join(path)),
-            // On Windows, the path of Goose has two more folders.
+            // On Windows, the folder of Goose is two levels deeper.
             Config("goose/config.yaml") if cfg!(windows) => {
                 programs().join("Block/goose/config/config.yaml")
             }
@@ -190,13 +190,10 @@ impl KnownHost {
             .filter_map(|path| Some(path.file_name()?.to_str()?.to_owned()))
             .collect();
         names.sort();
-        let more = names.len().saturating_sub(MAX_NAMES);
-        names.truncate(MAX_NAMES);
-        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         (!names.is_empty()).then(|| {
             format!(
-                "mgp does not read {}{more} in `{}`, so {} starts the servers there itself, not governed; move them to `{}`",
-                names.join(", "),
+                "mgp does not read {} in `{}`, so {} starts the servers there itself, not governed; move them to `{}`",
+                first_names(&names),
                 folder.display(),
                 self.title(),
                 file.display()
@@ -255,8 +252,17 @@ const MAX_BESIDE: usize = 200;
 /// The maximum size of a file that is searched for servers, in bytes.
 const MAX_BESIDE_BYTES: u64 = 1 << 20;
 
-/// The maximum number of files that a warning names.
+/// The maximum number of files or servers that a warning names.
 const MAX_NAMES: usize = 8;
+
+/// Joins names with commas; counts those after the first [`MAX_NAMES`].
+pub(crate) fn first_names(names: &[String]) -> String {
+    let first = names[..names.len().min(MAX_NAMES)].join(", ");
+    match names.len().saturating_sub(MAX_NAMES) {
+        0 => first,
+        more => format!("{first} and {more} more"),
+    }
+}
 
 /// Returns whether a file of Continue seems to list servers.
 fn lists_servers(file: &Path) -> bool {

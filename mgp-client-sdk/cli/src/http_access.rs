@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use async_trait::async_trait;
 use mgp_discovery::{HttpAccessConfig, TokenConfig, TokenTenant, path_in};
 use mgp_kernel::Kernel;
 use mgp_security::auth::{
@@ -12,7 +13,7 @@ use mgp_security::auth::{
 };
 use mgp_server_sdk::BoundServer;
 use mgp_transport::http::{ConnectionLimits, GuardedFetch, Proxy, ServerTls};
-use mgp_types::service::{Principal, SharedFetch};
+use mgp_types::service::{Fetch, FetchError, FetchRequest, FetchResponse, Principal, SharedFetch};
 
 use crate::exit::{CliResult, Failure};
 
@@ -158,7 +159,8 @@ fn resource_server(
             let path = path_in(folder, file);
             let text = std::fs::read(&path)
                 .map_err(|error| format!("`keys`: `{}`: {error}", path.display()))?;
-            server.keys(JwkSet::parse(text).map_err(|error| format!("`keys`: {error}"))?)
+            JwkSet::parse(text).map_err(|error| format!("`keys`: {error}"))?;
+            server.keys_from(path.display().to_string(), Arc::new(KeysFile(path)))
         }
     };
     server = match &config.tenant {
@@ -181,10 +183,24 @@ fn resource_server(
     Ok(server)
 }
 
+/// The file with an issuer's keys. It is read again like a document at a URL, so that a key that changes in the file
+/// applies while the kernel runs.
+struct KeysFile(PathBuf);
+
+#[async_trait]
+impl Fetch for KeysFile {
+    async fn fetch(&self, request: FetchRequest) -> Result<FetchResponse, FetchError> {
+        match std::fs::read(&self.0) {
+            Ok(text) => Ok(FetchResponse::new(200, text)),
+            Err(error) => Err(FetchError::Failed { url: request.url, why: error.to_string() }),
+        }
+    }
+}
+
 /// Returns a fetcher that is allowed to reach the host of a configured URL, even in a private network.
 fn fetcher(url: &str, proxy: &Proxy) -> Result<SharedFetch, String> {
     let uri = url.parse::<http::Uri>().map_err(|error| format!("`{url}`: {error}"))?;
-    // A single word would be the host of a URI without a scheme.
+    // Require a scheme, because a single word would otherwise count as a host.
     let host = uri.host().filter(|_| uri.scheme().is_some());
     let host = host.ok_or_else(|| format!("`{url}` is not an absolute URL"))?;
     let fetch = GuardedFetch::new()

@@ -3,16 +3,18 @@
 #[cfg(windows)]
 mod handles;
 
-use std::fs::OpenOptions;
 use std::io::{self, BufRead as _, BufReader, IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdout, Command, Stdio};
-use std::sync::mpsc;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
 use crate::exit::{CliResult, Failure};
 use crate::log;
+
+/// The maximum time that a newly started kernel takes until it serves.
+pub(crate) const START_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The flags with which Windows starts a process without a window, in a process group of its own.
 #[cfg(windows)]
@@ -38,20 +40,9 @@ pub(crate) struct StartReport {
     taken: bool,
 }
 
-/// A value with which a detached kernel reports, at most once, that it has begun to serve.
-#[derive(Debug)]
-#[must_use = "the process that started the kernel waits for the report"]
-pub(crate) struct Reporter(());
-
-impl Reporter {
-    pub(crate) fn new() -> Self {
-        Self(())
-    }
-
-    pub(crate) fn report_served(self) {
-        let Self(()) = self;
-        write_report(&StartReport::default());
-    }
+/// Reports to the launching process that this kernel serves.
+pub(crate) fn report_served() {
+    write_report(&StartReport::default());
 }
 
 /// Reports to the launching process why this kernel does not serve.
@@ -67,7 +58,7 @@ fn write_report(report: &StartReport) {
     let mut line = serde_json::to_vec(report).unwrap_or_default();
     line.push(b'\n');
     let mut output = io::stdout();
-    // The write fails if the launching process has ended; the kernel continues without it.
+    // Ignore an error: if the launching process has ended, the kernel continues without it.
     let _ = output.write_all(&line).and_then(|()| output.flush());
     #[cfg(unix)]
     if let Ok(null) = std::fs::OpenOptions::new().write(true).open("/dev/null") {
@@ -95,19 +86,15 @@ pub(crate) fn start_detached(
     folder: &Path,
     config: Option<&Path>,
     linger: Option<u64>,
-    timeout: Duration,
 ) -> CliResult<LaunchOutcome> {
     let log = log::file(folder);
-    let mut options = OpenOptions::new();
-    options.append(true).create(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let output = options.open(&log).map_err(|error| {
+    let output = log::open_private(&log).map_err(|error| {
         let log = log.display();
         Failure::failed(format!("the kernel cannot be started: `{log}`: {error}"))
     })?;
     let mut command = Command::new(current_program()?);
-    // Otherwise the end of the host's console would end the kernel. On Unix, the kernel itself begins a new session.
+    // Otherwise the kernel would end when the host's console is closed. On Unix, the kernel itself begins a new
+    // session.
     #[cfg(windows)]
     {
         std::os::windows::process::CommandExt::creation_flags(&mut command, HIDDEN_GROUP);
@@ -126,23 +113,31 @@ pub(crate) fn start_detached(
         .stderr(output)
         .spawn()
         .map_err(|error| Failure::failed(format!("the kernel cannot be started: {error}")))?;
-    let report = child.stdout.take().and_then(|output| read_report(output, timeout));
+    let report = child.stdout.take().map_or(Ok(None), |output| read_report(output, START_TIMEOUT));
     let log = log.display();
     match report {
-        Some(StartReport { code: None, .. }) => Ok(LaunchOutcome::Serving),
-        Some(StartReport { taken: true, .. }) => Ok(LaunchOutcome::StateInUse),
-        Some(StartReport { code: Some(code), error, .. }) => Err(Failure::with_code(code, error)),
-        None => Err(Failure::failed(match child.try_wait() {
-            Ok(Some(status)) => {
-                format!("the kernel ended before it served ({status}); see `{log}`")
-            }
-            _ => format!("the kernel takes more than {timeout:?} to start; see `{log}`"),
-        })),
+        Ok(Some(StartReport { code: None, .. })) => Ok(LaunchOutcome::Serving),
+        Ok(Some(StartReport { taken: true, .. })) => Ok(LaunchOutcome::StateInUse),
+        Ok(Some(StartReport { code: Some(code), error, .. })) => {
+            Err(Failure::with_code(code, error))
+        }
+        Ok(None) => {
+            let status = child.wait()?;
+            Err(Failure::failed(format!(
+                "the kernel ended before it served ({status}); see `{log}`"
+            )))
+        }
+        Err(_) => Err(Failure::failed(format!(
+            "the kernel takes more than {START_TIMEOUT:?} to start; see `{log}`"
+        ))),
     }
 }
 
-/// Reads the report of a kernel; `None` if there is none within the time limit.
-fn read_report(output: ChildStdout, timeout: Duration) -> Option<StartReport> {
+/// Reads the report of a kernel; `None` if the kernel ends without a report. Fails if the time limit passes before.
+fn read_report(
+    output: ChildStdout,
+    timeout: Duration,
+) -> Result<Option<StartReport>, RecvTimeoutError> {
     let (sender, receiver) = mpsc::channel();
     // If the kernel never reports, the thread waits until the kernel or this process ends.
     thread::spawn(move || {
@@ -150,5 +145,24 @@ fn read_report(output: ChildStdout, timeout: Duration) -> Option<StartReport> {
         let _ = BufReader::new(output).read_line(&mut line);
         sender.send(line)
     });
-    serde_json::from_str(&receiver.recv_timeout(timeout).ok()?).ok()
+    Ok(serde_json::from_str(&receiver.recv_timeout(timeout)?).ok())
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_a_kernel_without_a_report_is_not_a_slow_start() {
+        let read = |script: &str, timeout| {
+            let mut command = Command::new("/bin/sh");
+            let mut child = command.args(["-c", script]).stdout(Stdio::piped()).spawn().unwrap();
+            let report = read_report(child.stdout.take().unwrap(), timeout);
+            child.kill().unwrap();
+            child.wait().unwrap();
+            report
+        };
+        assert!(read("exit 1", Duration::from_mins(1)).unwrap().is_none());
+        assert!(read("exec sleep 60", Duration::from_millis(10)).is_err());
+    }
 }

@@ -10,7 +10,7 @@ use crate::exit::CliResult;
 use crate::replace_file::create_private;
 use crate::state::unusable;
 
-/// The name of the file with the configuration files that a kernel follows.
+/// The name of the file that lists the configuration files whose changes a kernel applies.
 const FOLLOWED: &str = "kernel.files";
 
 /// A held file lock; dropping it or ending the process releases it.
@@ -40,7 +40,7 @@ pub(crate) fn kernel_process(folder: &Path) -> Option<u32> {
     fs::read_to_string(folder.join("kernel.lock")).ok()?.trim().parse().ok()
 }
 
-/// The record of a kernel about its configuration files.
+/// The record in which a kernel names its configuration files.
 #[derive(Serialize, Deserialize)]
 struct FollowedFiles {
     /// The process id of the kernel, so that the record of an earlier kernel is not used.
@@ -48,13 +48,15 @@ struct FollowedFiles {
     files: Vec<PathBuf>,
 }
 
-/// Records the configuration files that the kernel of a state folder follows, for commands that it does not answer.
+/// Records the configuration files whose changes the kernel of a state folder applies. Commands read this record if the
+/// kernel does not answer them.
 pub(crate) fn record_files<'a>(folder: &Path, files: impl Iterator<Item = &'a Path>) {
     let files = files.map(Path::to_path_buf).collect();
     let path = folder.join(FOLLOWED);
     let _ = fs::remove_file(&path);
     let record = FollowedFiles { pid: std::process::id(), files };
-    // Without a record, e.g. because a path is not UTF-8, such commands assume that the kernel follows every file.
+    // If the record is missing, e.g. because a path is not UTF-8, commands that get no answer assume that the kernel
+    // uses every file.
     if let Ok(text) = serde_json::to_vec(&record) {
         let _ = create_private(&path).and_then(|mut file| file.write_all(&text));
     }
@@ -76,7 +78,7 @@ fn try_lock(path: &Path) -> CliResult<LockAttempt> {
     let mut file = options.open(path).map_err(failed)?;
     match file.try_lock() {
         Ok(()) => {
-            // The process id is for people and for the error message of the next process that tries to lock.
+            // Write the process id for people, and for the error message of the next process that tries to lock.
             let written = file.set_len(0).and_then(|()| file.rewind());
             written.and_then(|()| writeln!(file, "{}", std::process::id())).map_err(failed)?;
             Ok(LockAttempt::Acquired(Lock(file)))
@@ -92,7 +94,8 @@ fn try_lock(path: &Path) -> CliResult<LockAttempt> {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // Unlocked explicitly: closing the file would not release the lock if a child process inherited the descriptor.
+        // Unlock the file explicitly, because closing it would not release the lock if a child process inherited the
+        // descriptor.
         let _ = self.0.unlock();
     }
 }

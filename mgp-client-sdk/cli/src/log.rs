@@ -50,6 +50,15 @@ pub(crate) fn file(folder: &Path) -> PathBuf {
     folder.join("kernel.log")
 }
 
+/// Opens a log to append to it; a new file is for its owner only.
+pub(crate) fn open_private(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.append(true).create(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)
+}
+
 /// Returns the level that `-v` sets.
 pub(crate) fn level(verbose: u8) -> &'static str {
     match verbose {
@@ -63,7 +72,7 @@ fn filter(level: &str) -> EnvFilter {
     EnvFilter::try_from_env("MGP_LOG").unwrap_or_else(|_| EnvFilter::new(level))
 }
 
-/// The log on standard error.
+/// The writer of log lines to standard error.
 struct StderrLog;
 
 impl<'a> MakeWriter<'a> for StderrLog {
@@ -92,10 +101,9 @@ impl Write for NonBlockingStderr {
             return Ok(text.len());
         }
         let shown = escape_lines(&line(text, self.is_of_server));
-        let shown = &shown.as_bytes()[..shown.len().min(MAX_PIPE_WRITE)];
-        // The text is lost if the host has closed the pipe. An error would do harm: the logger panics when it cannot
-        // print the error either.
-        let _ = stderr.write_all(shown);
+        // The text is lost if the host has closed the pipe. Do not return the error: the logger would panic, because it
+        // cannot print the error either.
+        let _ = stderr.write_all(cut(&shown).as_bytes());
         Ok(text.len())
     }
 
@@ -114,13 +122,22 @@ fn line(text: &[u8], is_of_server: bool) -> Cow<'_, str> {
     }
 }
 
+/// Cuts a line that a pipe would not accept at once; the next line still begins on a line of its own.
+fn cut(line: &str) -> Cow<'_, str> {
+    if line.len() <= MAX_PIPE_WRITE {
+        return line.into();
+    }
+    let end = line.floor_char_boundary(MAX_PIPE_WRITE - 1);
+    format!("{}\n", &line[..end]).into()
+}
+
 #[cfg(unix)]
 fn is_writable(stderr: &io::StderrLock<'_>) -> bool {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
     let mut descriptors = [PollFd::new(stderr, PollFlags::OUT)];
     let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-    // If a device cannot be polled, the text is written anyway.
+    // Write the text anyway if the device cannot be polled.
     poll(&mut descriptors, Some(&at_once)).is_err() || !descriptors[0].revents().is_empty()
 }
 
@@ -189,11 +206,7 @@ impl RotatingFile {
             fs::rename(&self.path, self.path.with_extension("log.old"))?;
         }
         if self.open.is_none() {
-            let mut options = OpenOptions::new();
-            options.append(true).create(true);
-            #[cfg(unix)]
-            std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-            let file = options.open(&self.path)?;
+            let file = open_private(&self.path)?;
             self.written = file.metadata()?.len();
             // Output that does not pass through this logger, e.g. the message of a panic, is written to the same file.
             #[cfg(unix)]
@@ -214,7 +227,8 @@ impl RotatingFile {
 
 impl Write for SharedLog {
     fn write(&mut self, text: &[u8]) -> io::Result<usize> {
-        // The text is lost while the disk is full; an error would do the same harm as in `NonBlockingStderr`.
+        // The text is lost while the disk is full. Do not return the error, for the same reason as in
+        // `NonBlockingStderr`.
         let _ = self.file.lock().append(line(text, self.is_of_server).as_bytes());
         Ok(text.len())
     }
@@ -246,6 +260,14 @@ mod tests {
         let size = |name: &str| fs::metadata(folder.path().join(name)).unwrap().len();
         assert!(size("servers.log") <= MAX_FILE_BYTES + 16 * 1024);
         assert!(size("servers.log.old") <= MAX_FILE_BYTES + 16 * 1024);
+    }
+
+    #[test]
+    fn a_line_that_is_too_long_for_a_pipe_still_ends_with_a_line_break() {
+        let long = "é".repeat(MAX_PIPE_WRITE) + "\n";
+        let cut = cut(&long);
+        assert_eq!(cut.lines().count(), 1);
+        assert!(cut.ends_with("é\n") && cut.len() <= MAX_PIPE_WRITE, "{}", cut.len());
     }
 
     #[test]

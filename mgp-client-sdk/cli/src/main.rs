@@ -93,7 +93,7 @@ fn main() -> ExitCode {
 /// Allows or forbids transparent huge pages in this process and those that it starts. The allocator forbids them at the
 /// start, because a kernel with huge pages takes 20 MiB more.
 fn allow_huge_pages(is_allowed: bool) {
-    // A failure does no harm: the process then only takes a little more memory or time.
+    // Ignore a failure, after which the process only takes a little more memory or time.
     #[cfg(target_os = "linux")]
     let _ = rustix::thread::disable_transparent_huge_pages(!is_allowed);
     #[cfg(not(target_os = "linux"))]
@@ -118,10 +118,10 @@ fn start(global: &Global, command: Command) -> CliResult {
         }
         Command::TryHost(host) => run_async(commands::setup::try_host::run(&host)),
         command => {
-            // The steps of the demo are refusals and crashes, about which the log would warn.
+            // The demo causes refusals and crashes on purpose, and the log would contain warnings about them.
             let is_demo = matches!(command, Command::Demo) && global.verbose == 0;
             log::init_stderr(if is_demo { "error" } else { log::level(global.verbose) });
-            // A judged program may be a kernel, which does not start below a keeper.
+            // The program that `mgp validate` judges may be a kernel, and a kernel does not start below a keeper.
             let has_keeper = !matches!(command, Command::Validate(_));
             let work = dispatch(global, command);
             if has_keeper { block_on(work) } else { run_async(work) }
@@ -186,13 +186,13 @@ async fn dispatch(global: &Global, command: Command) -> CliResult {
 
 /// Runs the kernel that several hosts share, and reports the start in one line to the process that launched it.
 fn run_shared_kernel(global: &Global, args: SharedKernel) -> CliResult {
-    // A new session: signals to the process group of the host or of its terminal must not end the kernel.
+    // Begin a new session, so that signals to the process group of the host or of its terminal do not end the kernel.
     #[cfg(unix)]
     let _ = rustix::process::setsid();
     let is_service = args.service;
     let result = state::create_folder(global).and_then(|folder| {
         log::init_file(&folder, global.verbose);
-        block_on(serve::run_shared(global, args, launch::Reporter::new()))
+        block_on(serve::run_shared(global, args))
     });
     let Err(failure) = result else { return Ok(()) };
     launch::report_failure(&failure);
@@ -207,7 +207,8 @@ fn block_on(work: impl Future<Output = CliResult>) -> CliResult {
 }
 
 fn run_async(work: impl Future<Output = CliResult>) -> CliResult {
-    // Single-threaded: a kernel mostly waits for I/O, and each further thread costs memory and context switches.
+    // Use a single thread, because a kernel mostly waits for I/O, and each further thread costs memory and context
+    // switches.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .max_blocking_threads(MAX_BLOCKING_THREADS)
@@ -215,7 +216,7 @@ fn run_async(work: impl Future<Output = CliResult>) -> CliResult {
         .build();
     let runtime = runtime.map_err(|error| Failure::failed(format!("no runtime: {error}")))?;
     let result = runtime.block_on(work);
-    // Does not wait for blocking threads, because a command of the configuration may hang.
+    // Do not wait for threads with blocking work, because a command in the configuration may hang.
     runtime.shutdown_background();
     result
 }

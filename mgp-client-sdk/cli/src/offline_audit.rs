@@ -18,7 +18,7 @@ use crate::state;
 /// The maximum time that a command waits until the other process has written its events.
 const TAKEN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// An open audit log of a command.
+/// The audit log to which a command writes the events of its changes.
 pub(crate) struct OfflineAudit {
     log: CommandLog,
     store: Arc<dyn Store>,

@@ -196,8 +196,8 @@ const MIN_WIDTH: usize = 40;
 /// The minimum width, in columns of the terminal, to which a column of a table is narrowed.
 const MIN_CELL: usize = 12;
 
-/// Heads of columns that are never truncated: people copy their cells into commands, or need the end, which is the
-/// remedy or the time of day.
+/// The heads of columns that are never truncated: people copy the cells of these columns into commands, or need the end
+/// of a cell, e.g. the remedy or the time of day.
 const WHOLE_COLUMNS: [&str; 15] = [
     "ID",
     "NAME",
@@ -247,7 +247,7 @@ pub(crate) struct Cell {
 }
 
 impl Output {
-    /// Returns the text so far.
+    /// Returns the text that was added so far.
     pub(crate) fn text(&self) -> &str {
         &self.text
     }
@@ -380,6 +380,19 @@ pub(crate) fn escape_lines(text: &str) -> String {
         .map(|line| escape_hidden(line.trim_end_matches('\r')))
         .collect::<Vec<_>>()
         .join("\n")
+}
+
+/// Prints a row of a table that grows: its cells as one line, or with `--json` the value as one line of JSON.
+pub(crate) fn print_row<const N: usize>(
+    global: &Global,
+    value: &impl Serialize,
+    cells: [Cell; N],
+) -> CliResult {
+    if global.json {
+        return print_json_line(value);
+    }
+    let line = cells.map(|cell| cell.text().to_owned()).join("  ");
+    write_stdout(&(line.trim_end().to_owned() + "\n"))
 }
 
 /// Returns the first line that is not blank, truncated to `max` bytes.

@@ -12,8 +12,8 @@ use mgp_types::sync::Mutex;
 use crate::args::Global;
 use crate::exit::{CliResult, Failure};
 
-/// The length from which a typed line may have been cut, in bytes. Terminals drop what is beyond the length of a line:
-/// 4,095 bytes on Linux, 1,023 on macOS.
+/// The length, in bytes, at which a typed line counts as cut off. A terminal drops what exceeds its maximum line
+/// length: 4,095 bytes on Linux, 1,023 on macOS.
 #[cfg(unix)]
 const MAX_LINE_BYTES: usize = if cfg!(target_os = "linux") { 4095 } else { 1023 };
 
@@ -48,6 +48,21 @@ pub(crate) fn confirm(global: &Global, question: &str) -> CliResult<Option<bool>
     }
     let answer = answer.trim().to_ascii_lowercase();
     Ok(Some(matches!(answer.as_str(), "y" | "yes")))
+}
+
+/// Asks like [`confirm`], and fails unless the answer is yes: with the message `declined` if the person declines, and
+/// with the usage error `no_terminal` if nothing can be asked.
+pub(crate) fn require(
+    global: &Global,
+    question: &str,
+    declined: &str,
+    no_terminal: &str,
+) -> CliResult {
+    match confirm(global, question)? {
+        Some(true) => Ok(()),
+        Some(false) => Err(Failure::failed(declined)),
+        None => Err(Failure::usage(no_terminal)),
+    }
 }
 
 /// Returns whether a person at a terminal can read the output and answer questions.

@@ -41,7 +41,7 @@ impl ReadyFile {
 
 impl Drop for ReadyFile {
     fn drop(&mut self) {
-        // Keeps a file that another process has written in the meantime.
+        // Keep the file if another process has written a new one to the same path in the meantime.
         if fs::read_to_string(&self.path).is_ok_and(|text| text == self.text) {
             let _ = fs::remove_file(&self.path);
         }

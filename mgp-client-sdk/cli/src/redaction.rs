@@ -24,7 +24,7 @@ const SECRET_PATHS: [&str; 3] = ["kernel.audit.sinks.", "kernel.notify.", "kerne
 /// The secret texts that are replaced by `…` in everything that is shown.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Secrets {
-    /// Longest first, because one secret may be a prefix of another.
+    /// The longest texts come first, because one secret may be a prefix of another.
     texts: Vec<String>,
 }
 
@@ -78,9 +78,9 @@ pub(crate) fn masked(file: &Path) -> Result<String, Failure> {
 
 #[derive(Clone, Copy)]
 struct Place<'a> {
-    /// The keys that lead to the value, with a dot after each.
+    /// The keys of the tables around the value, each followed by a dot.
     path: &'a str,
-    /// The key of the value, or the flag before it.
+    /// The key of the value, or the command-line flag before it.
     name: &'a str,
     is_secret: bool,
 }
@@ -125,6 +125,9 @@ fn mask_value(value: &mut toml_edit::Value, place: Place<'_>) {
             table.set_trailing_comma(false);
             mask(table, place.path, place.is_secret);
         }
+        // Mask a number only in the tables of variables and headers. Elsewhere a number is a setting, even if its key
+        // looks like the name of a secret, e.g. `max_tokens`.
+        _ if place.path.split('.').any(|key| VALUE_TABLES.contains(&key)) => *value = "…".into(),
         _ => {}
     }
     value.decor_mut().clear();
@@ -149,8 +152,7 @@ fn mask_json(value: &mut Json, place: Place<'_>) {
                 let text = item.as_str().unwrap_or_default().to_owned();
                 let is_secret = place.is_secret || names_secret(&flag);
                 mask_json(item, Place { name: &flag, is_secret, ..place });
-                let is_flag = text.starts_with('-') && !text.contains('=');
-                flag = if is_flag { text } else { String::new() };
+                flag = flag_in(text);
             }
         }
         Json::Object(members) => {
@@ -175,9 +177,14 @@ fn mask_array(array: &mut toml_edit::Array, place: Place<'_>) {
         let text = value.as_str().unwrap_or_default().to_owned();
         let is_secret = place.is_secret || names_secret(&flag);
         mask_value(value, Place { name: &flag, is_secret, ..place });
-        let is_flag = text.starts_with('-') && !text.contains('=');
-        flag = if is_flag { text } else { String::new() };
+        flag = flag_in(text);
     }
+}
+
+/// Returns an argument if it is a flag whose value can be the next argument, else an empty text.
+fn flag_in(argument: String) -> String {
+    let is_flag = argument.starts_with('-') && !argument.contains('=');
+    if is_flag { argument } else { String::new() }
 }
 
 /// Returns the text that is shown in place of a value; `None` if the value is shown as it is.
@@ -268,7 +275,7 @@ mod tests {
                 "X-Password: s11 s11!", "API_KEY=s12-s12", "https://h.example/a?k=s13",
                 # s14
             ]
-            env = { A = "s15", B = "${B}", C = "${D:-s16}" }
+            env = { A = "s15", B = "${B}", C = "${D:-s16}", D = 9999, E = [9999] }
             [servers.headers]
             Authorization = "Bearer s17"
             [kernel.notify.a] # s18
@@ -286,7 +293,7 @@ mod tests {
         let shown = masked(&file).unwrap();
         let secrets = (0..=24).map(|number| format!("s{number:02}"));
         let leaked: Vec<_> = secrets.filter(|secret| shown.contains(secret)).collect();
-        assert!(leaked.is_empty(), "{leaked:?}: {shown}");
+        assert!(leaked.is_empty() && !shown.contains("9999"), "{leaked:?}: {shown}");
         for kept in [
             "[[servers]]\nid = \"git\"\ncommand = \"npx\"\n",
             "args = [\"-y\", \"--token\", \"…\", \"…\", \"…\", \"${keyring:X}\", \"--header\", \"…\", ",

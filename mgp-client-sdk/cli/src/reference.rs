@@ -167,19 +167,20 @@ fn row(arg: &clap::Arg) -> String {
     let short = arg.get_short().map(|short| format!("-{short}, ")).unwrap_or_default();
     let name = format!("{short}{arg}").replace('|', "\\|");
     let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
+    let takes_values = arg.get_action().takes_values();
     let defaults: Vec<_> =
         arg.get_default_values().iter().map(|value| value.to_string_lossy()).collect();
     let words: Vec<_> = arg
         .get_possible_values()
         .iter()
-        .filter(|_| arg.get_action().takes_values())
+        .filter(|_| takes_values)
         .map(|word| format!("`{}`", word.get_name()))
         .collect();
     let help = if words.is_empty() { help } else { format!("{help}: {}", words.join(", ")) };
-    let default = if defaults.is_empty() || defaults[0] == "false" {
+    let default = if defaults.is_empty() || !takes_values {
         String::new()
     } else {
-        format!("; {}", defaults.join(" "))
+        format!("; the default is `{}`", defaults.join(" "))
     };
     format!("| `{name}` | {}{default} |", help.replace('|', "\\|"))
 }

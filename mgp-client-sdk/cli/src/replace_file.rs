@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 /// Replaces a file and keeps its mode, or creates the file for its owner only.
 pub(crate) fn replace_file(file: &Path, text: &str) -> io::Result<()> {
     let fresh = beside(file, &format!(".new{}", std::process::id()));
-    // A killed process with the same id may have left this file. A symbolic link is removed, not followed.
+    // Remove the file that a killed process with the same id may have left. A symbolic link is removed, not followed.
     let _ = fs::remove_file(&fresh);
     let written = create_private(&fresh).and_then(|mut new| {
         new.write_all(text.as_bytes())?;

@@ -22,7 +22,7 @@ use crate::commands::known_names::unknown_limited_agents;
 use crate::console::{self, ServedConsole};
 use crate::exit::{CliResult, Failure};
 use crate::http_access;
-use crate::launch::{self, Reporter};
+use crate::launch;
 use crate::lock::{self, Lock, LockAttempt};
 use crate::operator::OperatorGate;
 use crate::output::print_stderr;
@@ -67,14 +67,14 @@ struct HttpOptions {
     console: Option<ConsoleOptions>,
 }
 
-/// The state folder and the configuration that the pages of the console show.
+/// The options of the console: the state folder and the configuration whose contents its pages show.
 struct ConsoleOptions {
     global: Global,
     config: ConfigArg,
 }
 
 enum HttpAccess {
-    /// Callers must send an API key.
+    /// Each caller must send an API key.
     Keys,
     /// Callers need no key, and all act as this agent.
     Anonymous(String),
@@ -85,7 +85,6 @@ struct Options {
     sources: Sources,
     mode: Mode,
     ready_file: Option<PathBuf>,
-    reporter: Option<Reporter>,
     lock_file: Option<(PathBuf, LockFile)>,
 }
 
@@ -145,16 +144,11 @@ fn options(global: &Global, args: Serve) -> CliResult<Options> {
         lock_file: args.locked.then(|| commands::lock::read(&config)).transpose()?,
         mode,
         ready_file: args.ready_file,
-        reporter: None,
     })
 }
 
 /// Runs the kernel that several hosts share, in a detached process.
-pub(crate) async fn run_shared(
-    global: &Global,
-    args: SharedKernel,
-    reporter: Reporter,
-) -> CliResult {
+pub(crate) async fn run_shared(global: &Global, args: SharedKernel) -> CliResult {
     let folder = state::create_folder(global)?;
     // The configuration files are found from the folder of the first host. Then the kernel leaves that folder, because
     // it also serves hosts that work in other folders.
@@ -165,19 +159,20 @@ pub(crate) async fn run_shared(
         sources,
         mode: Mode::Shared { linger: Duration::from_secs(args.linger), is_service: args.service },
         ready_file: None,
-        reporter: Some(reporter),
         lock_file: None,
     })
     .await
 }
 
 async fn serve(options: Options) -> CliResult {
-    // Created before anything else, so that a signal during the start also stops the kernel in an orderly way.
+    // Listen for signals before anything else, so that a signal during the start also stops the kernel in an orderly
+    // way.
     let mut signals = Signals::new()?;
     let is_stdio = matches!(options.mode, Mode::Stdio { .. });
+    let is_shared = matches!(options.mode, Mode::Shared { .. });
     let (folder, sources) = (options.folder.clone(), options.sources.clone());
     let started = async {
-        let lock = lock_folder(&options.folder, options.reporter.is_some()).await?;
+        let lock = lock_folder(&options.folder, is_shared).await?;
         Ok((start(options).await?, lock))
     };
     let started: CliResult<_> = started.await;
@@ -231,7 +226,7 @@ fn is_reachable(folder: &Path) -> bool {
 }
 
 async fn start(options: Options) -> CliResult<Running> {
-    // From now on, commands can wait for an answer of this kernel.
+    // Once the files are recorded, commands can find out what this kernel uses even if it does not answer.
     lock::record_files(&options.folder, options.sources.files());
     let socket = LocalSocket::open(&options.folder)?;
     // The kernel will reload the configuration files of `sources` by itself when they change.
@@ -253,7 +248,7 @@ async fn start(options: Options) -> CliResult<Running> {
 
 /// Starts to serve clients in every configured way, then writes the ready file and reports that the kernel serves.
 async fn attach(kernel: &Kernel, socket: LocalSocket, options: Options) -> CliResult<Running> {
-    let Options { folder, sources, mode, ready_file, reporter, .. } = options;
+    let Options { folder, sources, mode, ready_file, .. } = options;
     let server = kernel.server().without_signals();
     let drain = server.drain_handle();
     let carriers = carriers(kernel, server, &drain, &folder, mode).await?;
@@ -286,8 +281,8 @@ async fn attach(kernel: &Kernel, socket: LocalSocket, options: Options) -> CliRe
     let (pid, shown) = (std::process::id(), reachable.socket.as_deref());
     let line = ReadyLine { pid, http: url.as_deref(), socket: shown, servers: &servers };
     let ready_file = ready_file.map(|file| ReadyFile::write(&file, &line)).transpose()?;
-    if let Some(reporter) = reporter {
-        reporter.report_served();
+    if linger.is_some() {
+        launch::report_served();
     }
     if let Some(url) = &url {
         print_stderr(&format!("serving at {url}"));
@@ -411,7 +406,7 @@ async fn bind(
         tracing::warn!(%local, "{warning}");
     }
     if let Some(pages) = &mut pages {
-        // The bound address is a valid host too, unless it means all interfaces.
+        // Accept the bound address as a host name too, unless it means all interfaces.
         let ip = local.ip();
         let name = if ip.is_ipv6() { format!("[{ip}]") } else { ip.to_string() };
         pages.hosts.extend((!ip.is_unspecified()).then_some(name));
@@ -460,7 +455,7 @@ impl Running {
             () = disconnected(&mut self.stdio) => StopCause::HostDisconnected,
             () = idle(&self.served, self.linger) => StopCause::Idle,
             timeout = kernel.stop_requested() => StopCause::Requested { timeout },
-            // An authorized client has started a drain with a protocol request.
+            // Stop, because an authorized client has started a drain with a protocol request.
             () = self.served.drain.wait_begun() => StopCause::Requested { timeout: None },
             () = sockets => StopCause::Idle,
         }
@@ -469,8 +464,7 @@ impl Running {
     /// Waits for running calls, closes all connections, stops the servers, and completes the audit log.
     async fn stop(self, cause: StopCause, signals: Signals) -> CliResult {
         let Self { served, mut connections, http, stdio, ready_file, .. } = self;
-        // The ready file and the socket are removed first, so that new hosts do not find this kernel and start another
-        // one.
+        // Remove the ready file and the socket first, so that new hosts do not find this kernel, and start another one.
         drop(ready_file);
         drop(self.socket);
         signals.exit_on_second(matches!(cause, StopCause::Signal(_)));
@@ -499,7 +493,7 @@ async fn disconnected(stdio: &mut Option<JoinHandle<()>>) {
     match stdio {
         Some(task) => {
             let _ = task.await;
-            // Polling a finished task again would panic.
+            // Forget the finished task, because polling it again would panic.
             *stdio = None;
         }
         None => std::future::pending().await,
@@ -513,7 +507,7 @@ async fn idle(served: &ServedKernel, linger: Option<Duration>) {
     let _ = timeout(FIRST_HOST_TIMEOUT, clients.connected()).await;
     loop {
         clients.idle_for(linger).await;
-        // A client may have connected since.
+        // A client may have connected since the kernel became idle; then the drain does not begin.
         if served.begin_idle_drain(CLOSE_TIMEOUT) {
             return;
         }
@@ -536,7 +530,8 @@ async fn drain(served: &ServedKernel, cause: StopCause) {
         StopCause::Idle => (ShutdownReason::IdleTimeout, CLOSE_TIMEOUT),
     };
     served.drain.begin(reason, timeout);
-    // A call that waits for a person has not begun. Its question stays in the inbox for the next kernel.
+    // End the wait of calls that wait for a person: they have not begun, and their questions stay in the inbox for the
+    // next kernel.
     if let Some(inbox) = served.kernel.governance().inbox() {
         inbox.end_waits();
     }

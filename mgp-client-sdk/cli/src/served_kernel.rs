@@ -1,4 +1,4 @@
-//! The kernel and the values that all its connections share.
+//! A served kernel, with the values that all connections to it share.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,8 @@ use tokio::time::timeout;
 use crate::operator::OperatorGate;
 use crate::socket_hello::{HOLDING, LEAVING, REPEAT};
 
-/// The time that a shim gets to confirm that it holds its requests back, once the kernel is about to end.
+/// The time that a shim gets to confirm, once the kernel is about to end, that it keeps further requests for the next
+/// kernel.
 const HOLDING_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The client at the other end of a connection.
@@ -46,10 +47,7 @@ impl ServedClient {
     }
 }
 
-/// A lock that orders the arrival of a client and the end of an idle kernel.
-///
-/// If the client is added first, the kernel does not end. Otherwise the drain has begun once the client is added, and
-/// the client must be refused.
+/// A lock that orders two events: a client arrives, and a kernel without clients begins to end.
 #[derive(Clone, Default)]
 pub(crate) struct Entrance(Arc<Mutex<()>>);
 
@@ -128,7 +126,8 @@ impl ServedKernel {
         let connection = Connection::new(reader, writer, stack).principal(principal);
         let (drain, ending) = (self.drain.clone(), connection.close_handle());
         let leaving = holding.map(|holding| (holding, connection.peer(), connection.context()));
-        // A separate task, so that the connection does not poll the drain each time it handles a message.
+        // Wait for the drain in a separate task, so that the connection does not poll it each time a message is
+        // handled.
         let drain_task = tokio::spawn(async move {
             drain.wait_begun().await;
             ending.announce();
@@ -136,8 +135,8 @@ impl ServedKernel {
                 let notice = Method::from_static(LEAVING);
                 let notice = Call::notification(notice, Params::none(), cx);
                 let held = async { peer.send(notice).await.map(|_| holding.notified()) };
-                // Until the shim confirms that it holds its requests back, they are still read and answered, so that
-                // none is lost.
+                // Requests that arrive before the shim confirms that it keeps further ones are still read and answered,
+                // so that none is lost.
                 let _ = timeout(HOLDING_TIMEOUT, async {
                     if let Ok(held) = held.await {
                         held.await;
@@ -154,8 +153,8 @@ impl ServedKernel {
     }
 }
 
-/// Returns a stack that does not start the requests that a shim sends after the drain began. It answers them with
-/// [`REPEAT`], and the shim repeats them with the next kernel.
+/// Returns a stack that passes on requests until the drain begins. It does not start requests that a shim sends later:
+/// it answers them with the error [`REPEAT`], and the shim repeats them with the next kernel.
 fn repeated_later(stack: Stack, drain: Drain, holding: Arc<Notify>) -> Stack {
     Stack::from_fn(move |call: Call| {
         let is_request = call.kind() == Kind::Request;

@@ -19,7 +19,7 @@ use mgp_types::sync::Mutex;
 
 use crate::args::{Global, Serve};
 use crate::exit::{CliResult, Failure};
-use crate::launch::{self, LaunchOutcome};
+use crate::launch::{self, LaunchOutcome, START_TIMEOUT};
 use crate::lock::{self, LockAttempt};
 use crate::ready_file::{ReadyFile, ReadyLine};
 use crate::signals::{self, Signals};
@@ -28,9 +28,6 @@ use crate::socket_hello::{
     self, DEFAULT_AGENT, HELLO_TIMEOUT, Hello, HelloReply, Intent, MAX_REPLY_BYTES,
 };
 use crate::{refused_host, state, version};
-
-/// The maximum time that a newly started kernel takes until it serves.
-const START_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The maximum time to wait for the next kernel, which can start only after the previous one has stopped its servers.
 const STOP_TIMEOUT: Duration = Duration::from_secs(90);
@@ -49,7 +46,7 @@ pub(crate) fn run(global: &Global, serve: &Serve) -> CliResult {
     if version::is_newer(version::own(), &reply.version) {
         tracing::warn!(
             kernel = reply.version,
-            "older kernel: it was not started by a host, so it goes on; restart it to use the new version"
+            "the running kernel is older, but was not started by a host, so it is not replaced; restart it to use the new version"
         );
     }
     let ready_file = Arc::new(Mutex::new(ready_file));
@@ -61,11 +58,16 @@ pub(crate) fn run(global: &Global, serve: &Serve) -> CliResult {
         let connected = if is_wanted {
             Some(connector.connect_or_start(STOP_TIMEOUT)?)
         } else {
-            // If a kernel has ended, the next one is started only when the host sends a message.
+            // Start no kernel here: after a kernel has ended, the next one is started only when the host sends a
+            // message.
             try_connect(&connector.socket, &connector.hello)?
         };
         let Some((stream, reply)) = connected else { return Ok(None) };
-        *ready_file.lock() = connector.write_ready_file(serve, &reply)?;
+        let mut written = ready_file.lock();
+        // Drop the previous ready file first: after a new connection to the same kernel, both files would have the same
+        // text, and dropping the previous one later would remove the new one.
+        drop(written.take());
+        *written = connector.write_ready_file(serve, &reply)?;
         Ok(Some(stream))
     });
     drop(ready_file.lock().take());
@@ -97,7 +99,7 @@ struct Connector<'a> {
     hello: Vec<u8>,
 }
 
-/// Starts a kernel as a host does, unless one runs.
+/// Starts a shared kernel, as a host does, unless one runs.
 pub(crate) fn start_kernel(global: &Global) -> CliResult {
     let folder = state::create_folder(global)?;
     let (socket, hello) = (socket::path_in(&folder), Hello::operator(Intent::Read).line());
@@ -153,9 +155,10 @@ impl Connector<'_> {
                 if let Some(connection) = try_connect(socket, hello)? {
                     return Ok(connection);
                 }
-                match launch::start_detached(folder, *config, *linger, START_TIMEOUT)? {
+                match launch::start_detached(folder, *config, *linger)? {
                     LaunchOutcome::Serving => {
-                        // This limits the number of attempts if each kernel exits right after its start.
+                        // Count a quarter of the limit as waited, which limits the number of attempts if each kernel
+                        // exits right after its start.
                         waited += limit / 4;
                         continue;
                     }
@@ -172,7 +175,7 @@ impl Connector<'_> {
 fn try_connect(path: &Path, hello: &[u8]) -> CliResult<Option<(Stream, HelloReply)>> {
     let Ok(mut stream) = socket::connect(path) else { return Ok(None) };
     stream.set_read_timeout(Some(HELLO_TIMEOUT))?;
-    // The write may fail: a kernel that refuses a connection closes without reading; its reply has the reason.
+    // Ignore an error: a kernel that refuses the connection closes it without reading, and its reply has the reason.
     let _ = stream.write_all(hello);
     let mut line = Vec::new();
     // Reads one byte at a time, because the bytes after the line belong to the host.

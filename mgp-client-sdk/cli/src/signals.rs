@@ -2,7 +2,7 @@
 
 use std::io;
 
-/// The number of SIGHUP.
+/// The number of the signal SIGHUP.
 const HANGUP: i32 = 1;
 
 /// A stream of SIGTERM, SIGINT and SIGHUP.
@@ -11,7 +11,7 @@ const HANGUP: i32 = 1;
 pub(crate) struct Signals {
     terminate: tokio::signal::unix::Signal,
     interrupt: tokio::signal::unix::Signal,
-    /// `None` if this process ignores SIGHUP.
+    /// The stream of SIGHUP; `None` if this process ignores this signal.
     hangup: Option<tokio::signal::unix::Signal>,
 }
 
@@ -53,7 +53,7 @@ fn ignores_hangup() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-    // The lowest bit is that of signal 1, SIGHUP.
+    // The lowest bit of the mask is that of signal 1, i.e. SIGHUP.
     ignored.is_none_or(|mask| mask & 1 != 0)
 }
 
@@ -92,7 +92,7 @@ impl Signals {
                 self.next().await;
             }
             let mut number = self.next().await;
-            // When a terminal is closed, its shell repeats the hangup.
+            // Skip further hangups: when a terminal is closed, its shell repeats the signal.
             while number == HANGUP {
                 number = self.next().await;
             }

@@ -36,7 +36,7 @@ use crate::socket_hello::{self, HELLO_TIMEOUT, Hello, HelloReply, MAX_LINE_BYTES
 /// Maximum number of open connections; further ones are refused.
 const MAX_CONNECTIONS: usize = 256;
 
-/// The reason of a refusal at the limit of connections.
+/// The reason of a refusal when the limit of connections is reached.
 const TOO_MANY: &str = "the kernel has reached its limit of connections; close some";
 
 /// The pause after a failed `accept`, e.g. because the process has no free file descriptor.
@@ -130,9 +130,15 @@ fn unusable(path: &Path, error: &io::Error) -> Failure {
     Failure::failed(format!("the socket `{shown}` cannot be used: {error}"))
 }
 
-/// Sends the reason of a refusal, unless sending would block.
+/// Sends the reason of a refusal to the client, unless sending would block.
 fn refuse(stream: &AsyncStream, reason: &str) {
-    let _ = stream.try_write(&HelloReply::refused(reason).line());
+    send_refusal(stream, HelloReply::refused(reason));
+}
+
+/// Sends a refusal to the client, unless sending would block; returns the reason of the refusal as an error.
+fn send_refusal(stream: &AsyncStream, reply: HelloReply) -> io::Error {
+    let _ = stream.try_write(&reply.line());
+    io::Error::other(reply.error.unwrap_or_default())
 }
 
 async fn serve_connection(
@@ -142,45 +148,36 @@ async fn serve_connection(
 ) -> io::Result<()> {
     // Identify the peer at once, while the connecting process most likely still runs.
     let peer = Peer::of(&stream);
-    let line = socket_hello::read_line(&mut stream, MAX_LINE_BYTES);
-    let line = match timeout(HELLO_TIMEOUT, line).await {
-        Ok(Ok(line)) => Ok(line),
-        Ok(Err(error)) if error.kind() == ErrorKind::InvalidData => Err(error.to_string()),
-        Ok(Err(error)) => return Err(error),
-        Err(_) => Err("timed out waiting for the first line".to_owned()),
-    };
-    let mut client = ServedClient::Program;
-    let admitted = match &line {
-        Ok((line, _)) => match Hello::read(line) {
-            Ok(hello) => {
-                let admitted = served.gate.admit(&served.kernel, &peer, &hello).await;
-                if admitted.is_ok() && served.is_shared && hello.is_newer() {
-                    tracing::info!("a host has a newer version of this program; giving way to it");
-                    served.kernel.request_stop(None);
-                    // Closing without a reply makes the shim start the next kernel.
-                    return Err(ErrorKind::ConnectionAborted.into());
-                }
-                if hello.is_shim() {
-                    client = ServedClient::Shim;
-                }
-                admitted
-            }
-            Err(reason) => Err(HelloReply::refused(reason)),
-        },
-        Err(reason) => Err(HelloReply::refused(reason.as_str())),
-    };
-    let (Admission { principal, pass }, rest) = match (admitted, line) {
-        (Ok(admission), Ok((_, rest))) => (admission, rest),
-        (Err(refused), _) => {
-            let _ = stream.try_write(&refused.line());
-            return Err(io::Error::other(refused.error.unwrap_or_default()));
+    let line = timeout(HELLO_TIMEOUT, socket_hello::read_line(&mut stream, MAX_LINE_BYTES)).await;
+    let (line, rest) = match line {
+        Ok(Ok(read)) => read,
+        Ok(Err(error)) if error.kind() != ErrorKind::InvalidData => return Err(error),
+        Ok(Err(error)) => {
+            return Err(send_refusal(&stream, HelloReply::refused(error.to_string())));
         }
-        (Ok(_), Err(reason)) => return Err(io::Error::other(reason)),
+        Err(_) => {
+            let reason = "timed out waiting for the first line";
+            return Err(send_refusal(&stream, HelloReply::refused(reason)));
+        }
     };
-    // Added before the check, so that an idle kernel does not begin to end after it has accepted the client.
+    let hello = Hello::read(&line).map_err(HelloReply::refused);
+    let hello = hello.map_err(|refused| send_refusal(&stream, refused))?;
+    let admitted = served.gate.admit(&served.kernel, &peer, &hello).await;
+    let Admission { principal, pass } =
+        admitted.map_err(|refused| send_refusal(&stream, refused))?;
+    if served.is_shared && hello.is_newer() {
+        tracing::info!("a host has a newer version of this program; giving way to it");
+        served.kernel.request_stop(None);
+        // Close the connection without a reply, which makes the shim start the next kernel.
+        return Err(ErrorKind::ConnectionAborted.into());
+    }
+    let client = if hello.is_shim() { ServedClient::Shim } else { ServedClient::Program };
+    // Add the client before the check for a drain, so that an idle kernel does not begin to end after it has accepted
+    // the client.
     let _guard = served.add_client(&principal, client);
     if served.drain.is_draining() {
-        // Closing without a reply makes a shim start the next kernel instead of waiting for this one.
+        // Close the connection without a reply, which makes a shim start the next kernel instead of waiting for this
+        // one.
         return Err(ErrorKind::ConnectionAborted.into());
     }
     let reply = if pass.is_some() { reply.clone().reading_only() } else { reply.clone() };

@@ -18,7 +18,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _};
 use crate::exit::{CliResult, Failure};
 use crate::{lock, version};
 
-/// The revision of the first lines that both sides send.
+/// The revision of the format of the first lines that client and kernel exchange.
 const REVISION: u8 = 1;
 
 /// The time within which each side must receive the other side's first line.
@@ -77,7 +77,7 @@ enum Role {
     Agent,
 }
 
-/// A text that must not appear in logs.
+/// A passphrase, whose `Debug` output does not contain it.
 #[derive(Serialize, Deserialize)]
 #[serde(transparent)]
 struct Secret(String);
@@ -91,7 +91,7 @@ pub(crate) enum HelloRole<'a> {
     Agent { name: &'a str, is_shim: bool },
 }
 
-/// The purpose of an operator's connection.
+/// The purpose of an operator's connection: to read only, or to change something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Intent {
     Read,
@@ -99,14 +99,14 @@ pub(crate) enum Intent {
     Change,
 }
 
-/// The kernel's reply to the first line.
+/// The kernel's reply to the first line of a client.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct HelloReply {
     pub(crate) mgp: u8,
     pub(crate) ok: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) error: Option<String>,
-    /// The proof that a refused operator must give, i.e. `passphrase`.
+    /// The kind of proof that the kernel requests from a refused operator: `passphrase`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) proof: Option<Cow<'static, str>>,
     #[serde(default)]
@@ -291,7 +291,7 @@ pub(crate) fn no_answer(socket: &Path) -> Failure {
 }
 
 fn to_line(value: &impl Serialize) -> Vec<u8> {
-    // Serialization cannot fail for the two types of lines.
+    // Both types of lines can always be written as JSON.
     let mut line = serde_json::to_vec(value).unwrap_or_default();
     line.push(b'\n');
     line

@@ -3,7 +3,9 @@
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use mgp_discovery::Trust;
 use mgp_types::store::{Db, DbConfig, Durability};
 
 use crate::args::Global;
@@ -17,7 +19,7 @@ const DATABASE: &str = "state.db";
 /// Returns the path given by `--state`, or the default path in the user's folder for state.
 pub(crate) fn folder(global: &Global) -> CliResult<PathBuf> {
     if let Some(folder) = &global.state {
-        // Made absolute, because a detached kernel changes its working folder.
+        // Make the path absolute, because a detached kernel changes its working folder.
         return std::path::absolute(folder).map_err(|error| unusable(folder, &error));
     }
     if let Some(folder) = folder_from_environment() {
@@ -78,10 +80,13 @@ pub(crate) fn check_folder(folder: &Path) -> CliResult<bool> {
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt as _;
+
+        use crate::state_option::shell_path_or;
+
         let mode = metadata.permissions().mode();
         if mode & 0o077 != 0 {
             let fix = if is_state_folder(folder, &metadata) {
-                format!("run `chmod 700 {path}`")
+                format!("run `chmod 700 {}`", shell_path_or("FOLDER", folder))
             } else {
                 OTHER_FOLDER.to_owned()
             };
@@ -109,12 +114,16 @@ fn is_state_folder(folder: &Path, metadata: &fs::Metadata) -> bool {
 pub(crate) fn unusable(path: &Path, error: &io::Error) -> Failure {
     let fix = match error.kind() {
         ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem | ErrorKind::NotADirectory => {
-            OTHER_FOLDER
+            format!("; {OTHER_FOLDER}")
         }
-        _ => "",
+        _ => String::new(),
     };
-    let semicolon = if fix.is_empty() { "" } else { "; " };
-    Failure::failed(format!("`{}` cannot be used: {error}{semicolon}{fix}", path.display()))
+    Failure::failed(format!("`{}` cannot be used: {error}{fix}", path.display()))
+}
+
+/// Returns the store of the approvals that the user gave to configuration files of projects.
+pub(crate) async fn trust(global: &Global) -> CliResult<Trust> {
+    Ok(Trust::new(Arc::new(db(global).await?)))
 }
 
 /// Opens the database in the state folder; a running kernel notices changes made in it.

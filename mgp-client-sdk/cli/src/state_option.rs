@@ -5,10 +5,10 @@ use std::ffi::OsString;
 use std::path::{self, Path};
 use std::sync::OnceLock;
 
-/// The beginning of a command in a message.
+/// The text with which a command of `mgp` in a message begins.
 const COMMAND: &str = "`mgp ";
 
-/// The option with the folder, as a shell reads it; not set if this process was started without the option.
+/// The option `--state` with the folder, quoted for a shell; not set if this process was started without the option.
 static OPTION: OnceLock<String> = OnceLock::new();
 
 /// Records the state folder, if the command line of this process names it and a command without the option would use
@@ -25,7 +25,7 @@ pub(crate) fn record(folder: Option<&Path>, usual: Option<&Path>) {
         return;
     }
     if let Some(word) = folder.to_str().and_then(shell_word) {
-        // Only the first record counts; `main` makes one.
+        // This fails only if a folder was recorded before, but `main` records just one.
         let _ = OPTION.set(format!("--state {word}"));
     }
 }
@@ -55,7 +55,7 @@ fn add(message: &str, option: &str) -> String {
         if !is_command || command.contains("--state") || command.contains("--help") {
             continue;
         }
-        // The words after `--` belong to another program.
+        // Add the option before `--`, because the words after it belong to another program.
         let end = command.find(" -- ").unwrap_or(command.len());
         let (own, others) = after.split_at(end);
         out.push_str(own);
@@ -68,7 +68,7 @@ fn add(message: &str, option: &str) -> String {
 }
 
 /// Quotes a path or a name as one word of a shell command, if necessary; `None` if a message cannot contain it.
-pub(crate) fn shell_word(path: &str) -> Option<String> {
+fn shell_word(path: &str) -> Option<String> {
     let is_plain = |c: char| c.is_alphanumeric() || "._:/@+,=-".contains(c);
     if path.contains(|c: char| c.is_control() || c == '`') {
         return None;
@@ -77,6 +77,16 @@ pub(crate) fn shell_word(path: &str) -> Option<String> {
         return Some(path.to_owned());
     }
     Some(format!("'{}'", path.replace('\'', r"'\''")))
+}
+
+/// Quotes a word like [`shell_word`]; returns the placeholder instead of a word that a message cannot contain.
+pub(crate) fn shell_word_or(placeholder: &str, word: &str) -> String {
+    shell_word(word).unwrap_or_else(|| placeholder.to_owned())
+}
+
+/// Quotes a path like [`shell_word`]; returns the placeholder instead of a path that a message cannot contain.
+pub(crate) fn shell_path_or(placeholder: &str, path: &Path) -> String {
+    path.to_str().and_then(shell_word).unwrap_or_else(|| placeholder.to_owned())
 }
 
 #[cfg(test)]

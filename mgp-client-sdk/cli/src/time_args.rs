@@ -23,7 +23,7 @@ pub(crate) fn past(text: &str) -> Result<SystemTime, String> {
 
 fn time(text: &str, from: impl Fn(Duration) -> Option<SystemTime>) -> Result<SystemTime, String> {
     let parse = |text: &str| Timestamp::from(text).to_system_time();
-    // A date without a time means midnight UTC.
+    // Read a date without a time as midnight UTC.
     let exact = parse(text).or_else(|| parse(&format!("{text}T00:00:00Z")));
     match exact {
         Some(time) => Ok(time),

@@ -1,4 +1,4 @@
-//! The version of this program, and the order of versions.
+//! The version of this program, and the comparison of versions.
 
 /// A fixed text and the version of this program; the test of upgrades searches the program's file for the fixed text.
 static MARKED: &str = concat!("mgp program version ", env!("CARGO_PKG_VERSION"));

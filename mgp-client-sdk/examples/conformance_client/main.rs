@@ -16,7 +16,7 @@ use mgp_client_sdk::{ClientBuilder, EraChoice};
 use mgp_types::mcp::{CreateMessageResult, Revision, Root};
 use mgp_types::mgp::{Extension, ExtensionSet};
 
-/// The parameters of a run.
+/// The parameters that the conformance suite passes to one run of this client.
 struct Scenario {
     url: String,
     name: String,
@@ -55,7 +55,7 @@ fn variable(name: &str) -> Result<Option<String>, VarError> {
     }
 }
 
-/// Creates a client that offers everything and answers every request.
+/// Creates a client that offers every capability and extension, and answers every request.
 fn client() -> ClientBuilder {
     let all = Extension::ALL.iter().fold(ExtensionSet::EMPTY, |set, one| set.with(*one));
     Client::builder("conformance-client", env!("CARGO_PKG_VERSION"))

@@ -159,9 +159,7 @@ impl SharedConfig {
         let state = self.0.read();
         state.reserved.contains(id) || state.config.server(id).is_some()
     }
-}
 
-impl SharedConfig {
     /// Returns the scopes that the configuration allows to a local agent; `None` if the agent has no key `scopes`.
     pub(super) fn scopes(&self, principal: &Principal) -> Option<Arc<[String]>> {
         let config = self.config();
@@ -176,10 +174,11 @@ impl InteractiveAgents {
         *self.0.write() = interactive.map(|(name, _)| name.clone()).collect();
     }
 
-    /// Returns whether this principal is an agent whose user can be asked.
+    /// Returns whether this principal is an agent whose user can be asked questions.
     pub(super) fn contains(&self, principal: &Principal) -> bool {
         let agent = principal.as_agent();
-        // The configuration belongs to the local user; agents of other tenants can have the same names.
+        // Compare the tenant too: the configuration belongs to the local user, and agents of other tenants can have the
+        // same names.
         principal.tenant() == Principal::local().tenant()
             && agent.is_some_and(|agent| self.0.read().contains(agent.as_str()))
     }
@@ -218,7 +217,7 @@ pub(super) fn log_config(
 ) -> impl FnOnce(LogConfig) -> LogConfig + Send {
     move |mut log| {
         if let Some(dir) = audit.dir {
-            // A relative path stays relative here; it is resolved against the state folder later.
+            // Keep a relative path here; it is resolved against the state folder later.
             log.dir = path_in(Path::new(""), &dir);
         }
         let log = log.fsync(match audit.fsync {

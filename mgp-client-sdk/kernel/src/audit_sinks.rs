@@ -51,7 +51,7 @@ type LastError = Arc<mgp_types::sync::Mutex<Option<String>>>;
 
 mgp_types::opaque_debug!(AuditSinks);
 
-/// A place to which events are written.
+/// The file, URL or syslog receiver to which a sink writes events.
 enum Target {
     File {
         path: PathBuf,
@@ -239,13 +239,13 @@ fn append_with(
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let mut file = options.open(path)?;
     let metadata = file.metadata()?;
-    // The path can also name e.g. a pipe, which has no length.
+    // Only a plain file has a length: the path can also name, e.g., a pipe.
     let length = metadata.is_file().then_some(metadata.len());
     let is_torn = length.is_some_and(|length| length > 0 && !ends_line(path, length));
     let begin = if is_torn { "\n" } else { "" };
     let written = write(&mut file, format!("{begin}{line}").as_bytes());
     if let (Err(_), Some(length)) = (&written, length) {
-        // If this fails too, the next line still begins on a line of its own.
+        // Ignore an error: even if the torn line stays, the next one begins on a line of its own.
         let _ = file.set_len(length);
     }
     written

@@ -30,7 +30,7 @@ use super::caller_view::CallerView;
 use super::callers::Callers;
 use super::dispatch::{Dispatcher, MetaToolConfig};
 use super::error::KernelError;
-use super::events::{DeliveryContext, KernelEvents, follow_audit};
+use super::events::{DeliveryContext, KernelEvents, OpenDecisions, follow_audit};
 use super::fleet::{
     self, ChangedLists, CreateServer, FirstStartPermits, FleetContext, KnownServers,
     ResourceSubscriptions, StaleLists, StoppedOwners, load_stored_lists,
@@ -244,6 +244,7 @@ impl KernelBuilder {
     /// # Cancel safety
     /// Dropping the future stops the servers that were started, as with [`build`](Self::build).
     pub async fn in_folder(mut self, folder: impl AsRef<Path>) -> Result<Kernel, KernelError> {
+        kernel_hops::check_depth()?;
         if let Some(sources) = &self.sources {
             // Only the user's own file configures the log; a project's file does not, not even after its approval.
             let no_projects = Trust::new(Arc::new(MemoryStore::new()));
@@ -327,7 +328,7 @@ impl KernelBuilder {
         let (view, store) = (CallerView::new(&governance), Arc::clone(governance.store()));
         let origin = sources.map(|sources| origin(sources, &store));
         let calls = CallProposals::open(&store, &config, self.live_keys).await?;
-        let events = start_events(&governance, &view, db, &expander, &config).await?;
+        let events = start_events(&governance, &view, &calls, db, &expander, &config).await?;
         shared.set(config, loaded.iter().flat_map(reserved_ids));
         let context = FleetContext {
             events,
@@ -452,6 +453,7 @@ fn set_groups(governance: &Governance, config: &Config) {
 async fn start_events(
     governance: &Governance,
     view: &CallerView,
+    calls: &CallProposals,
     db: Option<Db>,
     expander: &Expander,
     config: &Config,
@@ -459,7 +461,11 @@ async fn start_events(
     let events = KernelEvents::new(governance, view);
     if let Some(db) = db {
         events.hub().keep_in_db(db).await?;
-        events.deliveries.enable(DeliveryContext::new(governance.store(), expander));
+        let open = OpenDecisions {
+            definitions: Some(governance.definitions().clone()),
+            transactions: calls.transactions.clone(),
+        };
+        events.deliveries.enable(DeliveryContext::new(governance.store(), expander, open));
         events.deliveries.apply(events.hub(), &config.kernel).await;
     }
     Ok(events)

@@ -53,8 +53,8 @@ impl CallProposals {
         Ok(opened)
     }
 
-    /// Adds the check of keys and transactions to a tool call of a caller that negotiated a proposal. The gates run the
-    /// check before they ask a person about the call.
+    /// Adds the check of keys and transactions to a tool call of a caller that negotiated a proposal. The layers that
+    /// ask a person about the call run the check first.
     pub(crate) fn add_check(&self, call: &mut Call) {
         if call.is::<ToolsCall>()
             && let Some(check) = &self.ask_check
@@ -76,7 +76,7 @@ impl CallProposals {
                 .may_repeat(may_repeat(governance, server))
                 .recheck(governance.layer(server.clone()).recheck())
         });
-        // The layer for transactions is outside the one for keys, which can thus recognize a repeated step by its key.
+        // Put the layer for transactions around the one for keys, which can thus recognize a repeated step by its key.
         let transactions = self.transactions.clone().map(TransactionLayer::new);
         if keys.is_none() && transactions.is_none() {
             return builder;
@@ -98,7 +98,7 @@ impl CallProposals {
 /// Returns the check that refuses a call whose key or transaction does not allow it to run.
 fn ask_check(keys: Idempotency, transactions: Option<Transactions>) -> AskCheck {
     AskCheck::new(move |call| {
-        // The layers below apply only to calls with members, too.
+        // The layers for keys and transactions skip calls without members of proposals, so this check skips them, too.
         if call.cx().extensions.get::<CallMembers>().is_none() {
             return Ok(());
         }
@@ -116,7 +116,8 @@ fn may_repeat(
     let (definitions, policies) = (governance.definitions().clone(), governance.policies().clone());
     let server = server.clone();
     move |call| {
-        // A server that negotiated idempotency keys itself runs a call only once per key.
+        // Let the call run again at a server that negotiated idempotency keys, because such a server runs a call only
+        // once per key.
         if call.cx().callee.mgp.unwrap_or_default().contains(Extension::Idempotency) {
             return true;
         }

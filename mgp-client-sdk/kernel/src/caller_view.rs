@@ -53,7 +53,7 @@ impl CallerView {
     }
 }
 
-/// Returns the metadata of the page of a tool; `None` if the tool has no page.
+/// Returns the metadata of the page that a host shows for the results of a tool; `None` if the tool has no page.
 pub(crate) fn page_of(tool: &IndexedTool) -> Option<UiToolMeta> {
     if !tool.may_use(ToolFeature::Page) {
         return None;
@@ -66,7 +66,7 @@ pub(crate) fn is_for_pages_only(tool: &IndexedTool) -> bool {
     page_of(tool).is_some_and(|page| !page.is_for_models())
 }
 
-/// The tools that a caller sees.
+/// The access decision for one caller, by which the tool index decides which tools to list.
 pub(crate) struct VisibleTools<'a> {
     pub(crate) view: &'a CallerView,
     pub(crate) cx: &'a Context,
@@ -90,7 +90,7 @@ impl AvailabilityCheck for CallerView {
             return Availability::Refused;
         }
         let server = ServerId::from(tool.server_id());
-        // Some credentials permit the caller to see a tool, but not to call it.
+        // Name the credentials as the reason if they permit the caller to see a tool, but not to call it.
         if self.governance.access().may_call(cx, &server, tool.name()).is_err() {
             let how = "the caller's API key or token permits no calls of it; use one that does"
                 .to_owned();

@@ -35,7 +35,7 @@ struct Caller {
     /// `true` if the caller receives messages that belong to no call. Modern clients request such messages with
     /// each call instead.
     is_notified: bool,
-    /// Keeps a session over HTTP in the list of connected clients until this entry is dropped; `None` for connections.
+    /// The guard that keeps a session over HTTP in the list of connected clients; `None` for connections.
     _present: Option<ClientGuard>,
     /// The lowest log level that the caller requested.
     level: Option<LogLevel>,
@@ -87,14 +87,14 @@ impl Callers {
         own.outlet = Outlet::none();
         own.wire_id = None;
         own.extensions = Extensions::default();
-        // Keep the caller's credentials, because they limit what the caller sees. In a session, the end of a token does
-        // not count, because the client renews it, and each stream of the session ends with its own credentials.
-        if let Some(pass) = cx.extensions.get::<CredentialGrant>() {
-            let is_renewed = cx.scope.kind() == ScopeKind::Session && pass.key().is_none();
+        // Keep the caller's credentials, because they limit what the caller sees. Ignore the expiry of the token that
+        // opened a session: the client renews it, and the server checks the token of each stream of the session.
+        if let Some(grant) = cx.extensions.get::<CredentialGrant>() {
+            let is_renewed = cx.scope.kind() == ScopeKind::Session && grant.key().is_none();
             own.extensions.insert(if is_renewed {
-                CredentialGrant::new(pass.permissions().iter().cloned(), || true)
+                CredentialGrant::new(grant.permissions().iter().cloned(), || true)
             } else {
-                pass.clone()
+                grant.clone()
             });
         }
         if own.caller.era == Era::Legacy {
@@ -102,7 +102,7 @@ impl Callers {
         }
         let mut table = self.by_scope.lock();
         if let Some(known) = table.get_mut(&id) {
-            // A known connection counts as new here if its client used the modern era before.
+            // Treat a known connection as new if its client used the modern era before.
             let is_new = is_notified && !known.is_notified;
             if is_new {
                 (known.cx, known.is_notified) = (own, true);

@@ -28,7 +28,7 @@ use mgp_types::{Object, RpcError};
 use pin_project_lite::pin_project;
 use tower_service::Service;
 
-/// The command for each method.
+/// The command of `mgp` that is equivalent to each method.
 const COMMANDS: [(&str, &str); 36] = [
     (AccessGrant::METHOD, "mgp access grant"),
     (AccessQuery::METHOD, "mgp access query"),
@@ -145,9 +145,8 @@ pub(super) fn explain_refusal(refusal: &Refusal, by: &Principal) -> String {
 }
 
 /// Returns the command by which an operator lets an agent call a tool without confirmation.
-pub(super) fn spare_command(by: &Principal, server: &str, tool: &str) -> Option<String> {
-    let agent = by.as_agent().map_or(by.subject().as_str(), |agent| agent.as_str());
-    let (agent, server, tool) = (shell_word(agent)?, shell_word(server)?, shell_word(tool)?);
+pub(super) fn no_confirm_command(by: &Principal, server: &str, tool: &str) -> Option<String> {
+    let (agent, server, tool) = (shell_word(by.name())?, shell_word(server)?, shell_word(tool)?);
     Some(format!("mgp access grant {agent} {server} {tool} --no-confirm"))
 }
 
@@ -239,7 +238,7 @@ fn command_remedy(
                 "an operator can look at it with `mgp tools show {id}`, and approve it with `mgp tools approve {id}`"
             ))
         }
-        Refusal::NotOperator(_) => {
+        Refusal::NotOperator(_) if remedy.starts_with("ask an operator") => {
             let method = text(details, "method")?;
             let stops = (LifecycleShutdown::METHOD, "mgp servers stop");
             let (_, command) =
@@ -255,12 +254,13 @@ fn unconfirmed_remedy(why: Unconfirmed, details: &Object, by: &Principal) -> Opt
     let approval = text(details, "approval_id").and_then(|id| shell_word(&id));
     match (why, approval) {
         (Unconfirmed::Denied, Some(id)) => {
-            Some(format!("an operator takes this back with `mgp approvals approve {id}`"))
+            Some(format!("an operator can still approve it with `mgp approvals approve {id}`"))
         }
         (Unconfirmed::NobodyToAsk | Unconfirmed::Denied, _) => {
-            let spare = spare_command(by, &text(details, "server_id")?, &text(details, "tool")?)?;
+            let (server, tool) = (text(details, "server_id")?, text(details, "tool")?);
+            let command = no_confirm_command(by, &server, &tool)?;
             Some(format!(
-                "an operator lets it run with `{spare}`, or lowers its `risk` in the configuration of its server"
+                "an operator can let it run with `{command}`, or lower its `risk` in the configuration of its server"
             ))
         }
         (_, id) => Some(format!("an operator decides with `mgp approvals show {}`", id?)),
@@ -272,7 +272,7 @@ fn validator_remedy(details: &Object) -> Option<String> {
     let (server, tool) = (text(details, "server_id")?, text(details, "tool")?);
     let (server, tool) = (shell_word(&server)?, toml_key(&tool)?);
     Some(format!(
-        "an operator lets it run with `validators = {{ {tool} = \"none\" }}` in `[servers.mgp]` of server `{server}`"
+        "an operator can let it run with `validators = {{ {tool} = \"none\" }}` in `[servers.mgp]` of server `{server}`"
     ))
 }
 

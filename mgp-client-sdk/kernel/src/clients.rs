@@ -91,16 +91,12 @@ pub struct ClientGuard {
 
 impl Clients {
     /// Adds a connected client, which is listed until the returned guard is dropped.
-    pub fn add(&self, principal: Principal, carrier: ClientTransport) -> ClientGuard {
-        let connected = ConnectedClient {
-            principal,
-            transport: carrier,
-            since: Timestamp::now(),
-            last_seen: None,
-        };
+    pub fn add(&self, principal: Principal, transport: ClientTransport) -> ClientGuard {
+        let since = Timestamp::now();
+        let connected = ConnectedClient { principal, transport, since, last_seen: None };
         let number = self.change(|table| {
             let number = table.next;
-            table.has_connected |= carrier != ClientTransport::Http;
+            table.has_connected |= transport != ClientTransport::Http;
             table.next += 1;
             table.connected.insert(number, connected);
             number

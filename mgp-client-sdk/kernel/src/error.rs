@@ -43,11 +43,11 @@ pub enum KernelError {
     /// The configuration cannot be used.
     #[error(transparent)]
     Config(#[from] mgp_discovery::DiscoveryError),
-    /// The kernel has no files to reload.
+    /// The kernel was not built with configuration files, so it has none to reload.
     #[error("this kernel was not configured by files; build it with `sources`")]
     NoSources,
     /// The policies or groups of a new configuration could not be applied.
-    #[error("the configuration is not in force: {}", .0.message())]
+    #[error("the configuration could not be applied: {}", .0.message())]
     Governed(RpcError),
     /// Too many kernels have started each other, most likely in a circle.
     #[error(

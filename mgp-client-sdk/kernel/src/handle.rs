@@ -8,7 +8,7 @@ use mgp_security::{EventSource, Governance};
 use mgp_toolindex::ToolIndex;
 use mgp_transport::http::Proxy;
 use mgp_types::Timestamp;
-use mgp_types::mgp::{KernelLogLine, KernelServer, ServerState, ShutdownReason};
+use mgp_types::mgp::{KernelLogLine, KernelServer, ServerState};
 use mgp_types::service::ServerId;
 
 use super::active_config::ActiveConfig;
@@ -124,11 +124,12 @@ impl Kernel {
     /// # Cancel safety
     /// If the future is dropped, the servers continue to stop.
     pub async fn stop(&self) {
+        self.0.dispatcher.settle_saved_context().await;
+        self.0.fleet.stop().await;
+        // Export the last calls too: all calls have ended now.
         if let Some(exporter) = self.0.dispatcher.parts().metrics.exporter() {
             exporter.flush().await;
         }
-        self.0.dispatcher.settle_saved_context().await;
-        self.0.fleet.stop(ShutdownReason::OperatorRequest).await;
     }
 
     // === The program that runs the kernel ===
@@ -172,15 +173,15 @@ impl Kernel {
     /// Returns the addresses and files of the kernel, as far as the program that runs it has set them.
     #[must_use]
     pub fn endpoints(&self) -> KernelEndpoints {
-        self.0.process.reachable.lock().clone()
+        self.0.process.endpoints.lock().clone()
     }
 
     /// Changes the addresses and files of the kernel that [`endpoints`](Self::endpoints) returns.
     pub fn set_endpoints(&self, change: impl FnOnce(&mut KernelEndpoints)) {
-        let mut reachable = self.0.process.reachable.lock();
-        change(&mut reachable);
+        let mut endpoints = self.0.process.endpoints.lock();
+        change(&mut endpoints);
         let deliveries = &self.0.fleet.context().events.deliveries;
-        deliveries.set_endpoints(reachable.console.clone(), reachable.command_option.clone());
+        deliveries.set_endpoints(endpoints.console.clone(), endpoints.command_option.clone());
     }
 
     /// Asks the program that runs the kernel to stop it, within `timeout` if given. Only the first request has an

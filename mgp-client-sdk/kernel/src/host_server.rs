@@ -6,6 +6,7 @@ use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use mgp_lifecycle::{Fleet, Health, LimitConfig, Timeouts};
 use mgp_security::{Administration, Governance};
 use mgp_server_sdk::{Server, StructuredErrors};
@@ -75,8 +76,8 @@ impl Kernel {
             .offer(|offer| {
                 if let Some(mgp) = &mut offer.mgp {
                     mgp.extensions = offered;
-                    // The kernel cannot promise that all questions come in answers to calls: that depends on its
-                    // servers.
+                    // Do not promise that all questions come in answers to calls, because that depends on the servers
+                    // of the kernel.
                     mgp.asks_in_rounds = false;
                 }
                 let mut list_changed = ListChanged::new();
@@ -204,7 +205,8 @@ impl<S: MgpService> Service<Call> for Admission<S> {
 fn note_caller(dispatcher: &Dispatcher, call: &Call) {
     match dispatcher.parts().fleet.context().callers.note(call) {
         CallerChange::LogLevel => request_log_levels(dispatcher, call.cx()),
-        // A server might have asked for roots before any client was connected; the notification makes it ask again.
+        // Notify the servers, so that they ask again: a server might have asked for roots before any client was
+        // connected.
         CallerChange::Connected if call.cx().caller.accepts.roots => {
             dispatcher.announce_roots(call.cx());
         }
@@ -221,9 +223,9 @@ fn request_log_levels(dispatcher: &Dispatcher, cx: &Context) {
         let dispatcher = dispatcher.clone();
         async move {
             let fleet = &dispatcher.parts().fleet;
-            for server in fleet.all().values() {
-                server.request_log_level(fleet.context()).await;
-            }
+            let (all, context) = (fleet.all(), fleet.context());
+            // Send the requests at the same time, so that a server that does not answer does not delay the others.
+            join_all(all.values().map(|server| server.request_log_level(context))).await;
         }
     });
 }

@@ -26,7 +26,7 @@ pub(super) const VARIABLE: &str = "MGP_HOPS";
 /// The name by which kernels identify themselves in `serverInfo`.
 pub(super) const KERNEL_NAME: &str = "mgp";
 
-/// The number of kernels that a call has passed.
+/// The number of kernels that a call has passed, stored in the context of the call.
 #[derive(Clone, Copy, Debug)]
 struct Hops(u32);
 
@@ -131,9 +131,32 @@ pub(super) fn is_kernel(callee: &PeerInfo) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
+
     use mgp_types::service::{Reply, Stack, mock};
 
     use super::*;
+    use crate::Kernel;
+
+    /// Runs itself again in a process that the last permitted kernel seems to have started.
+    #[tokio::test]
+    async fn a_kernel_at_the_end_of_a_chain_of_too_many_kernels_is_not_built() {
+        if depth() < MAX_HOPS {
+            let name = "kernel_hops::tests::\
+                        a_kernel_at_the_end_of_a_chain_of_too_many_kernels_is_not_built";
+            let mut again = Command::new(std::env::current_exe().unwrap());
+            again.args(["--exact", name]).env(VARIABLE, MAX_HOPS.to_string());
+            let ended = again.output().unwrap();
+            let printed = String::from_utf8_lossy(&ended.stdout);
+            assert!(ended.status.success() && printed.contains("1 passed"), "{printed}");
+            return;
+        }
+        let folder = mgp_testkit::temp_dir();
+        let stored = Kernel::builder().in_folder(folder.path().join("state")).await;
+        for built in [Kernel::builder().build().await, stored] {
+            assert!(matches!(built, Err(KernelError::TooDeep(MAX_HOPS))), "{built:?}");
+        }
+    }
 
     #[tokio::test]
     async fn a_call_that_has_passed_too_many_kernels_is_refused() {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use mgp_contract::LockFile;
 use mgp_discovery::{OperatorProof, ServerConfig};
-use mgp_types::mgp::{KernelChange, KernelFinding, ShutdownReason};
+use mgp_types::mgp::{KernelChange, KernelFinding};
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval};
@@ -14,7 +14,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use super::handle::{Kernel, KernelParts};
 use super::lock::ActiveLock;
 
-/// The interval in which the file is checked for changes.
+/// The interval at which the lock file is checked for changes.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Reads the lock file again, and restarts the servers whose entries changed. Returns the changes; a problem is a
@@ -42,7 +42,8 @@ async fn follow(kernel: Weak<KernelParts>, lock: ActiveLock, mut lifetime: watch
         }
         let polled = lock.clone();
         let Ok(stamp) = spawn_blocking(move || polled.stamp()).await else { continue };
-        // The file may be half-written, so it is read only after two polls in a row find the same stamp.
+        // Read the lock file only after two checks in a row found the same length and modification time, because it may
+        // be half-written.
         let is_settled = last.replace(stamp) == Some(stamp);
         if !is_settled || read == Some(stamp) {
             continue;
@@ -60,8 +61,8 @@ async fn follow(kernel: Weak<KernelParts>, lock: ActiveLock, mut lifetime: watch
     }
 }
 
-/// Reads the file, and returns its content if it differs from the active lock file. If the file cannot be used, the
-/// active lock file is kept.
+/// Reads the lock file, and returns its content if that differs from the active lock file. Returns `None` if the file
+/// cannot be used; the active lock file is then kept.
 async fn changed(kernel: &Kernel, lock: &ActiveLock) -> Option<LockFile> {
     let own = lock.clone();
     let read = spawn_blocking(move || own.read_file()).await.ok()??;
@@ -94,7 +95,7 @@ async fn apply_detached(kernel: &Kernel, lock: ActiveLock) -> Vec<KernelChange> 
 async fn apply(kernel: &Kernel, lock: &ActiveLock) -> Vec<KernelChange> {
     let parts = &*kernel.0;
     let _applying = parts.config.applying.lock().await;
-    // The file is read only now, so that a later content is never replaced by an earlier one.
+    // Read the lock file only now, so that an earlier content never replaces a later one.
     let Some(new) = changed(kernel, lock).await else { return Vec::new() };
     let changed = lock.replace(new);
     let config = parts.config.config();
@@ -109,9 +110,7 @@ async fn apply(kernel: &Kernel, lock: &ActiveLock) -> Vec<KernelChange> {
 async fn restart(parts: &KernelParts, server: ServerConfig) -> KernelChange {
     let mut change = KernelChange::new("server", "changed");
     change.id = Some(server.id.as_str().to_owned());
-    parts.fleet.retire(&server.id, ShutdownReason::OperatorRequest).await;
-    parts.fleet.remove(&server.id, ShutdownReason::OperatorRequest).await;
-    if let Err(error) = parts.fleet.add(server) {
+    if let Err(error) = parts.fleet.replace(server).await {
         tracing::error!(server = change.id, %error, "server not started with the new lock file");
     }
     change

@@ -75,10 +75,10 @@ impl Logins {
     pub fn file(&self, server: &ServerId, owner: Option<&Principal>) -> Option<PathBuf> {
         let folder = self.folder.as_ref()?;
         let Some(owner) = owner else { return Some(folder.join(format!("{server}.json"))) };
-        let text = format!("{:?}", (owner.tenant().as_str(), agent_name(owner)));
+        let text = format!("{:?}", (owner.tenant().as_str(), owner.name()));
         let hash = Sha256Hash::digest(text.as_bytes()).to_string();
         let digits: String = hash.chars().rev().take(HASH_DIGITS).collect();
-        // Server ids never contain `~`, so this is not the file of another server.
+        // Put `~` into the name, which server ids never contain, so that this is not the file of another server.
         Some(folder.join(format!("{server}~{digits}.json")))
     }
 
@@ -87,7 +87,8 @@ impl Logins {
     /// client does not store its tokens.
     pub fn bind_issuer(&self, server: &ServerId, oauth: OAuth) -> OAuth {
         let Some(folder) = &self.folder else { return oauth };
-        // Where this name has `issuer`, the file of an agent has a hash, so they never collide.
+        // The names of files never collide, because the name of a file with an agent's tokens has a hash in the place
+        // of `issuer`.
         oauth.store(IssuerStore(FileTokens::at(folder.join(format!("{server}~issuer.json")))))
     }
 
@@ -221,7 +222,7 @@ impl LoginServer {
 pub fn proxy(config: &KernelConfig) -> Proxy {
     let proxy = match &config.proxy {
         ProxyConfig::None => Proxy::none(),
-        // The URL was checked when it was read.
+        // Ignore an error, because the configured URL was checked when the configuration was read.
         ProxyConfig::At(url) => Proxy::at(url).unwrap_or_default(),
         _ => Proxy::from_env(),
     };
@@ -236,11 +237,6 @@ fn signing_key(pem: &str) -> Result<SigningKey, String> {
         "`auth.private_key` is not a private key in PEM (PKCS #8) of P-256, RSA or Ed25519"
             .to_owned()
     })
-}
-
-/// Returns the name under which the login of an owner is stored: that of the agent, or else of the subject.
-fn agent_name(owner: &Principal) -> &str {
-    owner.as_agent().map_or(owner.subject().as_str(), |agent| agent.as_str())
 }
 
 /// The credentials for the connections to one server: a stored login, or the kernel's own credentials.
@@ -300,7 +296,7 @@ impl ServerLogin {
                 "the credentials of `{id}` are refused; check its `auth` in the configuration"
             ),
             Some(AuthError::MissingScopes { scopes }) => {
-                // The server is usable for other calls, so this is not reported as its error.
+                // Do not report this as the server's error, because the server is usable for other calls.
                 return AuthorizationFailed::new(self.scopes_remedy(scopes)).into_error(code);
             }
             _ if self.oauth.get().is_some() => {
@@ -314,14 +310,14 @@ impl ServerLogin {
 
     /// Returns the reason and the remedy if the login does not include these scopes.
     fn scopes_remedy(&self, missing: &Scopes) -> String {
-        // A new login requests only the scopes that the command names, so name the granted scopes too.
+        // Name the granted scopes too, because a new login requests only the scopes that the command names.
         let scopes = self.granted().union(missing).to_string();
         let scopes = shell_word(&scopes).unwrap_or_else(|| "SCOPES".to_owned());
         let (id, command) = (&self.server.id, self.command());
         format!("the login at `{id}` does not allow this; run `{command} --scopes {scopes}`")
     }
 
-    /// Returns the scopes of the stored tokens.
+    /// Returns the scopes that the stored tokens have.
     fn granted(&self) -> Scopes {
         let tokens = self.oauth.get().and_then(OAuth::entry).and_then(|entry| entry.tokens);
         tokens.map(|tokens| tokens.scopes).unwrap_or_default()
@@ -331,7 +327,7 @@ impl ServerLogin {
     fn command(&self) -> String {
         let mut command = format!("mgp servers login {}", self.server.id);
         let Some(owner) = &self.owner else { return command };
-        let name = shell_word(agent_name(owner)).unwrap_or_else(|| "NAME".to_owned());
+        let name = shell_word(owner.name()).unwrap_or_else(|| "NAME".to_owned());
         let _ = write!(command, " --agent {name}");
         if owner.tenant() != Principal::local().tenant() {
             let tenant = shell_word(owner.tenant().as_str()).unwrap_or_else(|| "NAME".to_owned());
@@ -397,7 +393,7 @@ impl TokenStore for IssuerStore {
     }
 
     async fn save(&self, mut entry: TokenEntry) -> Result<(), TokenStoreError> {
-        // An issuer that gave the client no tokens may be the wrong one.
+        // Do not bind the client to an issuer that gave it no tokens, because it may be the wrong one.
         if entry.tokens.take().is_none() {
             return Ok(());
         }

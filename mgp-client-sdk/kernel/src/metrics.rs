@@ -30,7 +30,7 @@ const DENIALS: std::ops::Range<i32> = 1000..1100;
 /// Results and denials are always counted separately.
 const MAX_OUTCOMES: usize = 64;
 
-/// The key of all further outcomes.
+/// The key under which the outcomes beyond [`MAX_OUTCOMES`] are counted together.
 const OTHER: i32 = i32::MIN;
 
 /// The key of calls that their callers cancelled.
@@ -61,14 +61,15 @@ pub(super) struct ServerCalls {
 }
 
 /// The measurement of a call. A call that is dropped before its end, because its caller cancelled it or disconnected,
-/// is counted as cancelled; a round that asks the caller is dropped too, but its call continues in the next round.
+/// is counted as cancelled. A call that is dropped because it asks its caller a question is not counted yet, because it
+/// continues when the caller repeats it with the answer.
 pub(crate) struct MeasuredCall<'a> {
     metrics: &'a CallMetrics,
     cx: &'a Context,
     server: &'a ServerId,
     tool: &'a str,
     begun: Instant,
-    /// The duration of the earlier rounds of the call.
+    /// The duration of the earlier requests of the call, after which its caller repeated it with answers (rounds).
     earlier: Duration,
     is_ended: bool,
 }
@@ -98,11 +99,11 @@ pub(super) fn error_text(code: i32) -> String {
     }
 }
 
-/// Returns the id of the span of a call. All rounds of a call have the same span, which is exported at the end of the
-/// last one.
+/// Returns the id of the span of a call. All requests of a call that its caller repeats with answers to questions (its
+/// rounds) have the same span, which is exported at the end of the last one.
 fn span_of(cx: &Context) -> TraceSpan {
     let Some(logical) = &cx.logical else { return TraceSpan::of(cx.key) };
-    // The logical id has a random part, so its hash differs from those of other calls.
+    // Hash the logical id, which has a random part, so that the hash differs from those of other calls.
     let mut hasher = DefaultHasher::new();
     logical.hash(&mut hasher);
     TraceSpan(hasher.finish().max(1))
@@ -119,7 +120,8 @@ impl CallMetrics {
         }
     }
 
-    /// Begins to measure a call whose earlier rounds took this time; returns `None` if calls are not counted.
+    /// Begins to measure a call; `earlier` is the duration of its earlier requests, if its caller has repeated it with
+    /// answers (rounds). Returns `None` if calls are not counted.
     pub(crate) fn begin<'a>(
         &'a self,
         cx: &'a Context,
@@ -185,7 +187,8 @@ pub(crate) fn end(
 }
 
 impl MeasuredCall<'_> {
-    /// Counts nothing: the call continues in its next round.
+    /// Ends the measurement without counting the call, because the call continues when its caller has answered a
+    /// question.
     pub(crate) fn suspend(mut self) {
         self.is_ended = true;
     }
@@ -249,10 +252,10 @@ impl Kernel {
         let waiting = self.0.sinks.delivered().map(|(sink, at)| {
             (format!("sink=\"{}\"", escape(sink)), number(newest.saturating_sub(at)))
         });
-        let about = "Audit events that a sink has not got yet.";
+        let about = "Audit events that a sink has not received yet.";
         series(&mut out, "mgp_audit_sink_waiting", "gauge", about, waiting);
         let lost = metrics.exporter().map(|spans| (String::new(), number(spans.dropped())));
-        let about = "Spans of calls that the collector has not got.";
+        let about = "Spans of calls that the collector has not received.";
         series(&mut out, "mgp_spans_dropped_total", "counter", about, lost);
         let table = metrics.by_server();
         let of_table = |denied: bool| {
@@ -279,7 +282,7 @@ fn series(
     help: &str,
     values: impl IntoIterator<Item = (String, f64)>,
 ) {
-    // Writing to a text cannot fail.
+    // Ignore the result, because writing to a text cannot fail.
     let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}");
     for (labels, value) in values {
         let labels = if labels.is_empty() { labels } else { format!("{{{labels}}}") };

@@ -58,7 +58,7 @@ impl ServerQuestions {
         question: CallbackRequestParams,
     ) -> Result<CallbackAnswer, RpcError> {
         match question.kind {
-            // An operator cannot be asked to write a model's answer, and a notification needs no answer.
+            // Ask nothing: an operator cannot be asked to write a model's answer, and a notification needs no answer.
             CallbackType::Notification | CallbackType::LlmCompletion => {
                 return Ok(CallbackAnswer::Dismissed);
             }

@@ -90,8 +90,9 @@ pub(super) fn health_checks(server: &ServerConfig) -> Option<MonitorConfig> {
     Some(config)
 }
 
-/// The maximum size in bytes of the state of a call between two rounds. It contains the questions and the state of the
-/// server, and all answers to a legacy server, so it can be larger than what a tool may keep.
+/// The maximum size in bytes of the state that a call has while its caller answers questions. The state contains the
+/// questions, the state of the server, and all answers to a legacy server, so it can be larger than what a tool may
+/// keep.
 const MAX_ROUND_STATE_BYTES: usize = 4 * 1024 * 1024;
 
 /// Returns the limits of calls that are repeated with answers to questions. A modern host can answer a form for as long

@@ -28,7 +28,7 @@ pub struct KernelEndpoints {
 }
 
 pub(super) struct ProcessInfo {
-    pub(super) reachable: Mutex<KernelEndpoints>,
+    pub(super) endpoints: Mutex<KernelEndpoints>,
     pub(super) started_at: Timestamp,
     stop: watch::Sender<Option<StopRequest>>,
 }
@@ -40,8 +40,8 @@ struct StopRequest {
 
 impl Default for ProcessInfo {
     fn default() -> Self {
-        let (reachable, stop) = (Mutex::default(), watch::Sender::new(None));
-        Self { reachable, started_at: Timestamp::now(), stop }
+        let (endpoints, stop) = (Mutex::default(), watch::Sender::new(None));
+        Self { endpoints, started_at: Timestamp::now(), stop }
     }
 }
 

@@ -71,7 +71,7 @@ pub(crate) struct ProposalState {
 }
 
 impl ProposalState {
-    /// Reads the files that the configuration names.
+    /// Reads the registry file that the configuration names.
     pub(crate) async fn load(config: &KernelConfig) -> Self {
         let recommender = Recommender::load(config.registry.as_deref()).await;
         Self { session_states: SessionStates::default(), recommender, served: served(config) }
@@ -95,13 +95,13 @@ pub(crate) fn served(config: &KernelConfig) -> ExtensionSet {
 /// Puts the layers of the proposals around a service. They are added from the outermost to the innermost one.
 pub(crate) fn layers(inner: impl MgpService, scopes: &Scopes) -> Stack {
     let service = ServiceBuilder::new()
-        // This layer is first, because all others use the members of the call.
+        // Put this layer first, because all others use the members of the call.
         .layer(ProposalLayer::new())
-        // The decision about a call needs the scopes of its session.
+        // Add the scopes of the session, which the decision about a call needs.
         .layer(scopes.layer())
-        // This layer answers an unconfirmed call with a question; the inner layers check and decide about the call.
+        // Answer an unconfirmed call with a question, before the inner layers check and decide about the call.
         .layer(CallerConfirmLayer)
-        // This layer must answer the calls of its tools before tools are looked up by name.
+        // Answer the calls of the meta-tools before tools are looked up by name.
         .layer(MetaToolsLayer)
         .service(inner);
     Stack::new(service)

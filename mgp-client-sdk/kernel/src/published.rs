@@ -61,7 +61,7 @@ impl PublishedServers {
                 let Some(host) = uri.and_then(|uri| uri.host().map(str::to_owned)) else {
                     return Err(format!("`{}` is not the URL of a registry", clip(&base, 60)));
                 };
-                // The user chose this host, so any of its addresses is permitted, also in a private network.
+                // Permit any address of this host, also in a private network, because the user chose the host.
                 fetch = fetch.allow_host(host).map_err(|error| error.to_string())?;
                 PublishedPlace::Url(base)
             }
@@ -93,7 +93,10 @@ impl PublishedServers {
                 self.get(&url).await?.map(PublishedServer::new).transpose()
             }
             PublishedPlace::File(file) => {
-                let entries = Self::read_file(file)?.into_iter();
+                // Read the file on the blocking pool, because it can be long.
+                let file = file.clone();
+                let read = tokio::task::spawn_blocking(move || Self::read_file(&file)).await;
+                let entries = read.map_err(|error| error.to_string())??.into_iter();
                 let mut named = entries
                     .filter_map(|entry| PublishedServer::new(entry).ok())
                     .filter(|server| server.name == name)

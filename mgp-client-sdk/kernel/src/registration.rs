@@ -9,7 +9,6 @@ use mgp_discovery::{
 };
 use mgp_security::{NameFlaw, review_text};
 use mgp_toolindex::{AllTools, Sessions};
-use mgp_types::mgp::ShutdownReason;
 use mgp_types::service::{BoxFuture, Context, Hidden, ServerId, Visibility, visibility};
 use mgp_types::{ErrorCode, RpcError};
 
@@ -46,8 +45,8 @@ pub(super) fn registrations(
         if server.is_some() {
             return view.sees(cx, server, tool);
         }
-        // A grant for the whole kernel (as the server `mgp`) does not allow registrations: a grant must name the tool
-        // for registration itself.
+        // A grant for all tools of the server `mgp`, i.e. of the kernel, does not allow registrations; only a grant
+        // that names the registration tool does.
         let kernel = ServerId::from(KERNEL_ID);
         access.sees(cx, Some(&kernel), tool)?;
         match access.named(&cx.principal, Some(&kernel), tool, SystemTime::now()) {
@@ -105,9 +104,7 @@ impl RegisteredServers {
             return;
         }
         let (fleet, id) = (self.fleet.clone(), id.clone());
-        let removed = tokio::spawn(async move {
-            fleet.remove(&id, ShutdownReason::OperatorRequest).await;
-        });
+        let removed = tokio::spawn(async move { fleet.remove(&id).await });
         // Ignore the error: the task fails only if the runtime ends.
         let _ = removed.await;
     }
@@ -116,8 +113,9 @@ impl RegisteredServers {
         let failed = |error| {
             RpcError::internal(format!("the tools of `{id}` are not forgotten")).because(error)
         };
-        self.fleet.forget(id).await.map_err(failed)?;
         let context = self.fleet.context();
+        context.events.forget_channels(id);
+        self.fleet.forget(id).await.map_err(failed)?;
         context.governance.remove_server(id).await?;
         // Compute the view of each session, which also removes the tools of the removed server from the session.
         for cx in context.callers.all(|_| true) {
@@ -201,7 +199,7 @@ impl ServerRunner for RegisteredServers {
         let (this, server) = (self.clone(), server.clone());
         Box::pin(async move {
             this.take_out(&server).await;
-            // If a configured server has the same id, the data belongs to it and is kept.
+            // Keep the data if a configured server has the same id, because the data belongs to that server.
             if this.is_configured(&server) { Ok(()) } else { this.forget(&server).await }
         })
     }

@@ -7,8 +7,8 @@ use mgp_discovery::{
     ChangeEffect, Config, ConfigChange, ConfigFinding, ConfigWatcher, KernelConfig, LoadedConfig,
     OperatorProof, Reloaded, ServerConfig, TargetConfig,
 };
-use mgp_types::mgp::{KernelChange, KernelFinding, KernelReloadResult, ShutdownReason};
-use mgp_types::service::{Principal, ServerId};
+use mgp_types::mgp::{KernelChange, KernelFinding, KernelReloadResult};
+use mgp_types::service::Principal;
 use mgp_types::{ErrorCode, RpcError};
 use tokio::sync::watch;
 
@@ -42,7 +42,7 @@ impl Kernel {
         let Some(ConfigOrigin { sources, trust }) = &self.0.config.origin else {
             return Err(KernelError::NoSources);
         };
-        // The lock file is read first, because it decides whether added servers start.
+        // Read the lock file first, because it decides whether added servers start.
         let relocked = lock_reload::reload(self).await;
         let mut loaded = sources.load(trust).await?;
         keep_broken_servers(self, &mut loaded);
@@ -148,21 +148,21 @@ async fn apply(
     let dispatch = parts.dispatcher.parts();
     let _applying = parts.config.applying.lock().await;
     let before = parts.config.config();
-    // In-process servers are not in any file, so keep them.
+    // Keep the in-process servers: they are in no file, so the comparison below would count them as removed.
     let local =
         before.servers.iter().filter(|server| matches!(server.target, TargetConfig::InProcess));
     config.servers.retain(|server| !local.clone().any(|local| local.id == server.id));
     config.servers.extend(local.cloned());
     let change = ConfigChange::between(&before, &config);
     if change.is_empty() {
-        put_in_force(parts, config, idle);
+        activate(parts, config, idle);
         dispatch.registrations.reconfigured().await?;
         return Ok(Vec::new());
     }
-    // A file can now define a server with the id of a registered one: remove the registered server before the policy in
-    // the file applies.
+    // A configuration file can now define a server with the id of a registered one. Remove the registered server first;
+    // otherwise it would run with the policy that the file has for the other server.
     let taken = change.added.iter().map(|server| &server.id);
-    join_all(taken.map(|id| parts.fleet.remove(id, ShutdownReason::OperatorRequest))).await;
+    join_all(taken.map(|id| parts.fleet.remove(id))).await;
     apply_governance(kernel, &before, &config, by).await?;
     dispatch.sessions.set_plan(context_plan(&config));
     parts.config.interactive.set(&config.agents);
@@ -179,14 +179,15 @@ async fn apply(
     let changes = changes(&change);
     let replaced = reconfigure_servers(kernel, &before, &config, &change);
     // Store the configuration now, so that the next one is compared with it even if servers fail below.
-    put_in_force(parts, config, idle);
+    activate(parts, config, idle);
     let mut outcome = replace_servers(kernel, &before, &change, replaced).await;
     for id in &change.removed {
+        events.forget_channels(id);
         if let Err(error) = kernel.governance().remove_policy(by, id, None).await {
             outcome = outcome.and(Err(KernelError::Governed(error)));
         }
     }
-    // The new configuration might use the ids of registered servers, or no longer use such ids.
+    // Update the registered servers, because the new configuration might use their ids, or no longer use them.
     if let Err(error) = dispatch.registrations.reconfigured().await {
         outcome = outcome.and(Err(error.into()));
     }
@@ -194,7 +195,7 @@ async fn apply(
 }
 
 /// Makes a configuration the active one.
-fn put_in_force(parts: &KernelParts, config: Config, idle: IdleEntries) {
+fn activate(parts: &KernelParts, config: Config, idle: IdleEntries) {
     parts.config.set_disabled(&idle.disabled);
     parts.config.shared.set(config, idle.broken.into_iter().chain(idle.disabled));
 }
@@ -257,19 +258,16 @@ async fn replace_servers(
     replaced: Vec<ServerConfig>,
 ) -> Result<(), KernelError> {
     let fleet = &kernel.0.fleet;
-    let remove = async |id: &ServerId| fleet.remove(id, ShutdownReason::OperatorRequest).await;
     let replace = async |server: ServerConfig| {
-        fleet.retire(&server.id, ShutdownReason::OperatorRequest).await;
-        remove(&server.id).await;
         let id = server.id.to_string();
-        fleet.add(server).map(drop).map_err(|why| KernelError::Server { server: id, why })
+        fleet.replace(server).await.map_err(|why| KernelError::Server { server: id, why })
     };
     // If only the id of a program changed, the program under the old id must end before the new one starts.
     let removed = before.servers.iter().filter(|old| change.removed.contains(&old.id));
     let removed: Vec<&TargetConfig> = removed.map(|old| &old.target).collect();
     let (renamed, added): (Vec<_>, Vec<_>) =
         change.added.iter().cloned().partition(|server| removed.contains(&&server.target));
-    let removing = join_all(change.removed.iter().map(remove));
+    let removing = join_all(change.removed.iter().map(|id| fleet.remove(id)));
     let adding = join_all(added.into_iter().chain(replaced).map(replace));
     let (_, added) = join(removing, adding).await;
     let renamed = join_all(renamed.into_iter().map(replace)).await;

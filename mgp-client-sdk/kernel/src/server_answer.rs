@@ -19,7 +19,7 @@ pub(crate) fn limit_depth(answer: Result<Reply, RpcError>) -> Result<Reply, RpcE
             let message = format!("the server's result is nested deeper than {MAX_DEPTH} levels");
             Err(RpcError::new(ErrorCode::UPSTREAM_ERROR, message))
         }
-        // The data, the recovery hints or an unknown member is nested too deeply: keep only the code and the message.
+        // Keep only the code and the message if the data, the recovery hints or an unknown member is nested too deeply.
         Err(error) if Payload::of(&error).is_ok_and(|json| is_too_deep(&json)) => {
             Err(RpcError::new(error.code(), error.message()))
         }
@@ -81,24 +81,39 @@ fn fill_list(object: &Payload, path: &[&str]) -> Result<Option<Payload>, RpcErro
 ///
 /// # Errors
 /// Returns −32603 if the result cannot be written as JSON.
-pub(crate) fn drop_nulls(mut reply: Reply, list: &str) -> Result<Reply, RpcError> {
-    let Some(body) = reply.as_body_mut() else { return Ok(reply) };
-    // Few results contain the word, and of the others only prompts are parsed.
-    if list != "messages" && !body.as_raw().as_str().contains("null") {
-        return Ok(reply);
+pub(crate) fn drop_nulls(reply: Reply, list: &str) -> Result<Reply, RpcError> {
+    if list == "messages" {
+        return change_list(reply, list, fit_message);
     }
+    // Parse only results that contain the word, which are few.
+    if reply.as_body().is_some_and(|body| body.as_raw().as_str().contains("null")) {
+        return change_list(reply, list, without_nulls);
+    }
+    Ok(reply)
+}
+
+/// Replaces the elements of a list in a result for which `change` returns another element. A result whose list cannot
+/// be read is returned unchanged.
+///
+/// # Errors
+/// Returns −32603 if the result cannot be written as JSON.
+pub(crate) fn change_list(
+    mut reply: Reply,
+    name: &str,
+    change: impl Fn(&Payload) -> Option<Payload>,
+) -> Result<Reply, RpcError> {
+    let Some(body) = reply.as_body_mut() else { return Ok(reply) };
     let Ok(mut members) = body.as_raw().get::<Object>() else { return Ok(reply) };
-    let Ok(Some(mut elements)) = members.decode::<Vec<Payload>>(list) else { return Ok(reply) };
+    let Ok(Some(mut elements)) = members.decode::<Vec<Payload>>(name) else { return Ok(reply) };
     let mut is_changed = false;
     for element in &mut elements {
-        let fitted = if list == "messages" { fit_message(element) } else { without_nulls(element) };
-        if let Some(fitted) = fitted {
-            *element = fitted;
+        if let Some(changed) = change(element) {
+            *element = changed;
             is_changed = true;
         }
     }
     if is_changed {
-        members.encode(list, &elements)?;
+        members.encode(name, &elements)?;
         body.replace_raw(Payload::of(&members)?);
     }
     Ok(reply)
@@ -115,8 +130,8 @@ fn fit_message(message: &Payload) -> Option<Payload> {
     Payload::of(&members).ok()
 }
 
-/// Returns a block without its members that are null, and those of its resource, which hosts refuse, nor those that
-/// [`is_value`] takes for absent; `None` if it has none of them.
+/// Returns a content block without the members that hosts refuse: those that are null, and those that [`is_value`]
+/// takes for absent, both of the block and of its resource. Returns `None` if there are no such members.
 pub(crate) fn without_nulls(block: &Payload) -> Option<Payload> {
     let mut members: Object = block.get().ok()?;
     let mut is_changed = retain_members(&mut members, is_value);

@@ -53,7 +53,7 @@ enum Message {
 #[derive(Clone)]
 pub(crate) struct SpanSender {
     queue: mpsc::Sender<Message>,
-    /// The number of spans that the collector has not got, because the queue was full or the export failed.
+    /// The number of spans that the collector has not received, because the queue was full or the export failed.
     dropped: Arc<AtomicU64>,
 }
 
@@ -66,7 +66,7 @@ impl SpanSender {
         }
     }
 
-    /// Returns the number of spans that the collector has not got.
+    /// Returns the number of spans that the collector has not received.
     pub(crate) fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }
@@ -100,11 +100,7 @@ impl CallSpan {
         let trace = match caller {
             Some(caller) => caller.trace().to_owned(),
             None if is_id => given.to_ascii_lowercase(),
-            None => {
-                // The text of a digest begins with the name of the algorithm, so use only its last digits.
-                let digest = Sha256Hash::digest(given.as_bytes()).to_string();
-                digest[digest.len() - TRACE_DIGITS..].to_owned()
-            }
+            None => Sha256Hash::digest(given.as_bytes()).to_string().split_off(TRACE_DIGITS),
         };
         let span = cx.extensions.get::<TraceSpan>().copied();
         Self {
@@ -153,7 +149,7 @@ impl CallSpan {
 /// Starts the export to a collector, if one is configured; the export ends with the kernel.
 pub(super) fn start(kernel: &Kernel, collector: Option<UrlSink>) {
     let Some(sink) = collector else { return };
-    let figures = kernel.0.config.config().kernel.telemetry.interval;
+    let metrics_interval = kernel.0.config.config().kernel.telemetry.interval;
     let (sender, inbox) = mpsc::channel(MAX_WAITING);
     let metrics = kernel.0.dispatcher.parts().metrics.clone();
     let dropped = Arc::new(AtomicU64::new(0));
@@ -167,34 +163,34 @@ pub(super) fn start(kernel: &Kernel, collector: Option<UrlSink>) {
         resource: resource(),
         begun: SystemTime::now(),
         spans_fail: false,
-        figures_fail: false,
+        metrics_fail: false,
     };
-    tokio::spawn(exporter.run(inbox, figures, lifetime));
+    tokio::spawn(exporter.run(inbox, metrics_interval, lifetime));
 }
 
 struct Exporter {
     sink: UrlSink,
     kernel: Weak<KernelParts>,
     metrics: CallMetrics,
-    /// The number of spans that the collector has not got.
+    /// The number of spans that the collector has not received.
     dropped: Arc<AtomicU64>,
     resource: Value,
     begun: SystemTime,
     /// Set while exports of spans fail, so that only the first failure is logged.
     spans_fail: bool,
-    /// Set while exports of figures fail.
-    figures_fail: bool,
+    /// Set while exports of metrics fail.
+    metrics_fail: bool,
 }
 
 impl Exporter {
     async fn run(
         mut self,
         mut inbox: mpsc::Receiver<Message>,
-        figures: Duration,
+        metrics_interval: Duration,
         mut lifetime: tokio::sync::watch::Receiver<()>,
     ) {
         let mut spans = Vec::new();
-        let (mut soon, mut later) = (interval(SPAN_INTERVAL), interval(figures));
+        let (mut soon, mut later) = (interval(SPAN_INTERVAL), interval(metrics_interval));
         soon.set_missed_tick_behavior(MissedTickBehavior::Delay);
         later.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -209,13 +205,13 @@ impl Exporter {
                     }
                     Some(Message::Flush(done)) => {
                         self.export_spans(&mut spans).await;
-                        self.export_figures().await;
+                        self.export_metrics().await;
                         let _ = done.send(());
                     }
                     None => return,
                 },
                 _ = soon.tick() => self.export_spans(&mut spans).await,
-                _ = later.tick() => self.export_figures().await,
+                _ = later.tick() => self.export_metrics().await,
             }
         }
     }
@@ -233,27 +229,27 @@ impl Exporter {
         if let Some(error) = &failed {
             let dropped = self.dropped.fetch_add(count, Ordering::Relaxed) + count;
             if !self.spans_fail {
-                tracing::warn!(%error, dropped, "spans not exported, but dropped until the collector takes them");
+                tracing::warn!(%error, dropped, "spans not exported; they are dropped until the collector accepts them");
             }
         }
         self.spans_fail = failed.is_some();
     }
 
-    async fn export_figures(&mut self) {
+    async fn export_metrics(&mut self) {
         let Some(kernel) = self.kernel.upgrade().map(Kernel) else { return };
-        let metrics = self.figures(&kernel);
+        let metrics = self.metrics_of(&kernel);
         drop(kernel);
         let body = json!({ "resourceMetrics": [{
             "resource": self.resource, "scopeMetrics": [{ "scope": scope(), "metrics": metrics }],
         }]});
         let failed = self.post("/v1/metrics", &body).await;
-        if let Some(error) = failed.as_ref().filter(|_| !self.figures_fail) {
-            tracing::warn!(%error, "figures not exported");
+        if let Some(error) = failed.as_ref().filter(|_| !self.metrics_fail) {
+            tracing::warn!(%error, "metrics not exported");
         }
-        self.figures_fail = failed.is_some();
+        self.metrics_fail = failed.is_some();
     }
 
-    fn figures(&self, kernel: &Kernel) -> Value {
+    fn metrics_of(&self, kernel: &Kernel) -> Value {
         let (begun, now) = (nanos(self.begun), nanos(SystemTime::now()));
         let (mut calls, mut times) = (Vec::new(), Vec::new());
         for (server, of_server) in self.metrics.by_server() {
@@ -296,14 +292,11 @@ impl Exporter {
 
     /// Sends data to the collector; returns the failure, if any.
     async fn post(&self, path: &str, body: &Value) -> Option<String> {
-        match timeout(EXPORT_TIMEOUT, self.sink.post(path, &body.to_string())).await {
-            Ok(posted) => posted.err(),
-            Err(_) => Some("the collector did not answer in time".to_owned()),
-        }
+        self.sink.post(path, &body.to_string()).await.err()
     }
 }
 
-/// Returns the attributes of this kernel. The id of the instance is new at each start: a collector adds up the figures
+/// Returns the attributes of this kernel. The id of the instance is new at each start: a collector adds up the metrics
 /// of different instances.
 fn resource() -> Value {
     json!({ "attributes": [

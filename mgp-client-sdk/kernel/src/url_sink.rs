@@ -8,7 +8,7 @@ use mgp_discovery::{Expander, Origin, Template};
 use mgp_transport::http::{GuardedFetch, Proxy};
 use mgp_types::service::{Fetch as _, FetchRequest};
 
-/// The maximum size of a response; its content is not used.
+/// The maximum size of a response in bytes; the content of a response is not used.
 const MAX_RESPONSE: usize = 64 * 1024;
 
 /// A URL to which JSON is sent in POST requests.
@@ -38,7 +38,7 @@ impl UrlSink {
         let headers = headers.collect::<Result<_, String>>()?;
         let host = url.parse::<http::Uri>().ok().and_then(|uri| Some(uri.host()?.to_owned()));
         let host = host.ok_or_else(|| "its URL is not an absolute one".to_owned())?;
-        // The operator named this host, so it is permitted even in a private network.
+        // Permit this host even in a private network, because the operator named it.
         let fetch = GuardedFetch::new()
             .and_then(|fetch| fetch.proxy(proxy.clone()))
             .and_then(|fetch| fetch.allow_host(host))

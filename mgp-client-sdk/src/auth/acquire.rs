@@ -46,15 +46,16 @@ impl CurrentCredentials {
         let found = match self.discover(server, entry.metadata.as_deref(), Some(&entry)).await {
             Ok(found) => found,
             Err(error) if !error.is_temporary() && has_expired(&tokens) => {
-                // The server's metadata may have another address now, which its next refusal names.
+                // The server's metadata may have moved, so this is not an error yet: the next refusal by the server
+                // names the new address.
                 debug!(%error, "expired token not renewed");
                 return Ok(());
             }
             Err(error) => return unless_valid(&tokens, error),
         };
         if found.server.issuer != entry.issuer {
-            // Credentials of one issuer are never sent to another. A login follows when the server next refuses a
-            // request.
+            // The server now uses another issuer, and credentials of one issuer are never sent to another. Drop the
+            // tokens: a login follows when the server next refuses a request.
             entry.tokens = None;
             self.take(entry);
             return Ok(());
@@ -94,8 +95,9 @@ impl CurrentCredentials {
         let mut again = 0;
         if let Some(tokens) = before.as_ref().and_then(|entry| entry.tokens.as_ref()) {
             again = self.with_limits(|limits| limits.refused(tokens, now()))?;
-            // If `again` is 0, the token was at least a minute old when it was refused. So the server has presumably
-            // accepted the token before, and supports bound tokens even if its challenge names only `Bearer`.
+            // `again` counts the refusals of new tokens in a row. If it is 0, the token was at least a minute old when
+            // it was refused. So the server has presumably accepted the token before, and supports bound tokens even if
+            // its challenge names only `Bearer`.
             if tokens.kind == TokenKind::Dpop && again == 0 {
                 forget_bearers(&mut demand);
             }
@@ -168,8 +170,8 @@ impl CurrentCredentials {
 
     // === Tokens ===
 
-    /// Uses the tokens that another process has stored, or else the refresh token. Returns `false` if neither is
-    /// possible, so that new tokens must be requested.
+    /// Replaces the tokens of `entry` by those that another process has stored, or else by using the refresh token.
+    /// Returns `false` if neither is possible, so that new tokens must be requested.
     async fn refresh(
         &self,
         found: &Discovered,
@@ -297,7 +299,8 @@ impl CurrentCredentials {
         scopes: &Scopes,
         bound: Bound<'_>,
     ) -> Result<Tokens, AuthError> {
-        // A refresh token can be used only with the registration for which it was issued.
+        // A refresh token can be used only with the registration for which it was issued, so keep that registration
+        // until new tokens replace the refresh token.
         let is_needed = entry.tokens.as_ref().is_some_and(|tokens| tokens.refresh.is_some());
         let mut needed = None;
         loop {
@@ -307,7 +310,8 @@ impl CurrentCredentials {
                 Err(error) => error,
             };
             if needed.is_some() {
-                // The login with more scopes failed, but the earlier one continues.
+                // The login with more scopes failed, but the tokens of the earlier login are still valid. Restore the
+                // registration that belongs to them.
                 entry.registration = needed;
                 self.save_without_tokens(entry.clone()).await;
                 return Err(error);

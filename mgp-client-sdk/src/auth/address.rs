@@ -11,12 +11,14 @@ const MAX_URL_BYTES: usize = 2048;
 /// Parses an address to which credentials, codes or metadata requests are sent; refuses one that is not secure.
 pub(super) fn parse_secure(what: &'static str, text: &str) -> Result<Url, AuthError> {
     let refuse = |why: &'static str| AuthError::Address { what, url: display_url(text), why };
-    // Refuse these characters: other parsers drop or interpret them differently, so a different host could be
-    // contacted.
+    // Refuse these characters, because other URL parsers drop them or interpret them differently. A request through
+    // such a parser could reach a different host.
     if text.len() > MAX_URL_BYTES
         || text.contains(|c: char| c == '\\' || c <= ' ' || c.is_control())
     {
-        return Err(refuse("it is too long, or holds what no URL holds"));
+        return Err(refuse(
+            "it is longer than 2048 bytes, or contains a space, `\\` or a control character",
+        ));
     }
     let url = Url::parse(text).map_err(|_| refuse("it is not an absolute URL"))?;
     match url.scheme() {
@@ -26,7 +28,7 @@ pub(super) fn parse_secure(what: &'static str, text: &str) -> Result<Url, AuthEr
         _ => return Err(refuse("it must be `https`")),
     }
     if !url.username().is_empty() || url.password().is_some() {
-        return Err(refuse("it holds a user name or password"));
+        return Err(refuse("it contains a user name or password"));
     }
     if url.fragment().is_some() {
         return Err(refuse("it has a fragment"));
@@ -56,12 +58,12 @@ pub(super) fn is_loopback(url: &Url) -> bool {
     url.host_str().is_some_and(is_loopback_host)
 }
 
-/// Returns the scheme, host and port, without a trailing slash.
+/// Returns the origin of a URL: its scheme, host and port, without a trailing slash.
 pub(super) fn origin(url: &Url) -> String {
     url.origin().ascii_serialization()
 }
 
-/// Returns the path without a trailing slash.
+/// Returns the path of a URL without a trailing slash.
 pub(super) fn path(url: &Url) -> &str {
     url.path().trim_end_matches('/')
 }

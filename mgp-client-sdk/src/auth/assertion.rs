@@ -33,7 +33,7 @@ pub trait AssertionSource: Send + Sync + 'static {
     ) -> Result<Secret, AuthError>;
 }
 
-/// A fixed assertion, e.g. the assertion of a workload.
+/// A fixed assertion as a source, e.g. the assertion that a platform gives to a workload.
 #[async_trait]
 impl AssertionSource for Secret {
     async fn assertion(&self, _: &str, _: &str, _: &Scopes) -> Result<Self, AuthError> {

@@ -51,7 +51,7 @@ impl Request {
             .append_pair("code_challenge_method", pkce::METHOD)
             .append_pair("resource", resource);
         if let Some(key) = key {
-            // RFC 9449 §10: also binds the authorization code to the key.
+            // RFC 9449 §10: with this parameter, the authorization code too is bound to the key.
             query.append_pair("dpop_jkt", &key.thumbprint());
         }
         if !scopes.is_empty() {

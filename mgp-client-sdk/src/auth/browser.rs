@@ -169,8 +169,8 @@ async fn wait(listener: &TcpListener, port: u16, state: &str) -> String {
                 && let Poll::Ready(accepted) = listener.poll_accept(cx)
             {
                 let Ok((stream, _)) = accepted else {
-                    // No file descriptor is free, or the client has already closed the connection; a later connection
-                    // may succeed.
+                    // A connection was not accepted, because no file descriptor is free or the client has already
+                    // closed it. A later connection may succeed, so wait for that.
                     connections.push(Box::pin(sleep(ACCEPT_RETRY_DELAY).map(|()| None)));
                     break;
                 };
@@ -187,7 +187,8 @@ async fn wait(listener: &TcpListener, port: u16, state: &str) -> String {
     .await
 }
 
-/// Reads one request and answers it; returns the URL if it is the response to the login.
+/// Reads one request and answers it. Returns the requested URL if the request is the authorization server's response to
+/// the login.
 async fn serve(mut stream: TcpStream, port: u16, state: &str) -> io::Result<Option<String>> {
     let mut head = Vec::new();
     while !head.windows(4).any(|bytes| bytes == b"\r\n\r\n") {

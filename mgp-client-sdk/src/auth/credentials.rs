@@ -59,15 +59,21 @@ pub(super) enum TokenWork {
 struct RunningWork {
     outcome: Outcome,
     task: AbortHandle,
+    is_step_up: bool,
 }
 
 type Outcome = Shared<BoxFuture<'static, Result<(), Arc<AuthError>>>>;
 
-/// The relation of a caller to the running work: the caller started the work, or joined work that was already running.
+/// The role of a caller in the running renewal of the credentials.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
+    /// The caller started the work.
     Started,
+    /// The caller joined work that was already running; if that fails, so does the caller.
     Joined,
+    /// The caller waits for a step-up that only another request needs; if that fails, the caller starts its own work,
+    /// unless that work would ask a person too.
+    Waiting,
 }
 
 impl CurrentCredentials {
@@ -85,8 +91,20 @@ impl CurrentCredentials {
     /// Returns the value of `Authorization`; `None` without a token, because the first token is obtained only after
     /// the server has refused a request.
     pub(super) async fn authorization(self: &Arc<Self>) -> Result<Option<String>, Arc<AuthError>> {
-        if self.needs_work() {
-            self.start_or_join(TokenWork::Prepare).0.await?;
+        while self.needs_work() {
+            let (outcome, role) = self.start_or_join(TokenWork::Prepare);
+            // Do not wait for the login of a step-up, which can take minutes: the current token expires soon, but is
+            // still valid.
+            if role == Role::Waiting
+                && let Some(header_value) = self.header_value()
+            {
+                return Ok(Some(header_value));
+            }
+            let done = outcome.await;
+            if role != Role::Waiting {
+                done?;
+                break;
+            }
         }
         Ok(self.header_value())
     }
@@ -169,20 +187,27 @@ impl CurrentCredentials {
                 return Ok(());
             }
             let (outcome, role) = self.start_or_join(work.clone());
-            outcome.await?;
-            if role == Role::Started {
-                return Ok(());
+            let done = outcome.await;
+            match role {
+                Role::Started => return done,
+                Role::Waiting if self.can_renew() => {}
+                // If the other work failed, this call fails too. Without a refresh token, another attempt would ask the
+                // person again who has just declined.
+                Role::Joined | Role::Waiting => done?,
             }
         }
     }
 
     /// Joins the running work, or starts the given work if none is running.
     fn start_or_join(self: &Arc<Self>, work: TokenWork) -> (Outcome, Role) {
+        let is_step_up = matches!(work, TokenWork::StepUp(_));
         let mut running_work = self.running_work.lock();
         if let Some(running_work) =
             running_work.as_ref().filter(|running_work| !running_work.task.is_finished())
         {
-            return (running_work.outcome.clone(), Role::Joined);
+            let is_foreign = running_work.is_step_up && !is_step_up;
+            let role = if is_foreign { Role::Waiting } else { Role::Joined };
+            return (running_work.outcome.clone(), role);
         }
         let credentials = Arc::clone(self);
         let running = tokio::spawn(async move { credentials.do_work(work).await });
@@ -190,7 +215,7 @@ impl CurrentCredentials {
         let outcome =
             async move { running.await.unwrap_or(Err(AuthError::Stopped)).map_err(Arc::new) };
         let outcome = outcome.boxed().shared();
-        *running_work = Some(RunningWork { outcome: outcome.clone(), task });
+        *running_work = Some(RunningWork { outcome: outcome.clone(), task, is_step_up });
         (outcome, Role::Started)
     }
 
@@ -221,6 +246,12 @@ impl CurrentCredentials {
         let tokens = state.entry.as_ref().and_then(|entry| entry.tokens.as_ref());
         let renewable = |tokens: &Tokens| tokens.refresh.is_some() || self.config.is_machine();
         !state.is_loaded || tokens.is_some_and(|tokens| is_stale(tokens) && renewable(tokens))
+    }
+
+    /// Returns whether new tokens can be requested without a person.
+    fn can_renew(&self) -> bool {
+        let tokens = self.entry().and_then(|entry| entry.tokens);
+        self.config.is_machine() || tokens.is_some_and(|tokens| tokens.refresh.is_some())
     }
 
     pub(super) fn is_loaded(&self) -> bool {

@@ -28,7 +28,7 @@ struct Started {
     user_code: String,
     #[serde(default)]
     verification_uri: Option<String>,
-    /// The name of `verification_uri` before RFC 8628, which e.g. Google still sends.
+    /// The former name of `verification_uri`, which e.g. Google still sends.
     #[serde(default)]
     verification_url: Option<String>,
     #[serde(default)]

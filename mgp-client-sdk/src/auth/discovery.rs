@@ -284,7 +284,7 @@ fn document<T: DeserializeOwned>(
     let refuse = |why| AuthError::Document { what, url: address::display_url(url), why };
     match answer.status {
         200 => {}
-        // Redirects within the origin were followed.
+        // Redirects within the origin have been followed already, so this one leads to another origin.
         status @ (301..=303 | 307 | 308) => {
             let why = "it is redirected to another origin, which is not trusted";
             return Err(refuse(format!("{why} (status {status})")));

@@ -67,7 +67,7 @@ impl AuthServer {
             device_authorization_endpoint: None,
             revocation_endpoint: None,
             scopes_supported: None,
-            // Revision 2025-03-26 requires PKCE of every authorization server.
+            // This server supports PKCE, because revision 2025-03-26 requires it of every authorization server.
             code_challenge_methods_supported: Some(vec![super::pkce::METHOD.to_owned()]),
             token_endpoint_auth_methods_supported: None,
             authorization_response_iss_parameter_supported: None,

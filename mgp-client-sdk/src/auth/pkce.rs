@@ -17,7 +17,7 @@ pub(super) struct Pkce {
 }
 
 impl Pkce {
-    /// Creates a pair with 256 random bits.
+    /// Creates a verifier with 256 random bits, and its challenge.
     pub(super) fn new() -> Result<Self, AuthError> {
         let verifier = format!("{}{}", random_name()?, random_name()?);
         Ok(Self { challenge: challenge(&verifier), verifier: verifier.into() })

@@ -3,7 +3,7 @@
 use mgp_types::service::{FetchRequest, SharedFetch};
 use serde::{Deserialize, Serialize};
 
-use super::address::{self, clip_text};
+use super::address;
 use super::authorize::{ApplicationType, check_redirect};
 use super::config::{OAuthConfig, Preregistered};
 use super::error::AuthError;
@@ -12,7 +12,7 @@ use super::now;
 use super::scope::Scopes;
 use super::secret::Secret;
 use super::store::{Registration, RegistrationKind};
-use super::token::{BASIC, DEVICE_GRANT, Identity, NONE, POST, Proof, Seconds};
+use super::token::{BASIC, DEVICE_GRANT, Identity, NONE, POST, Proof, Refusal, Seconds};
 
 #[derive(Serialize)]
 #[expect(clippy::struct_field_names, reason = "OpenID Connect names the member")]
@@ -37,13 +37,6 @@ struct Registered {
     client_secret_expires_at: Option<Seconds>,
     #[serde(default)]
     token_endpoint_auth_method: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct Refusal {
-    error: String,
-    #[serde(default)]
-    error_description: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,16 +142,10 @@ async fn register(
         .header("content-type", "application/json");
     let answer = fetcher.fetch(request).await?;
     if !matches!(answer.status, 200 | 201) {
-        let refusal: Option<Refusal> = serde_json::from_slice(&answer.body).ok();
-        let (error, description) = match refusal {
-            Some(refusal) => (refusal.error, refusal.error_description.unwrap_or_default()),
-            None => (format!("status {}", answer.status), String::new()),
-        };
-        return Err(AuthError::Registration {
-            issuer: server.issuer.clone(),
-            error: clip_text(&error),
-            description: clip_text(&description),
-        });
+        let refusal = serde_json::from_slice(&answer.body).ok();
+        let (error, description) = Refusal::clipped(refusal, answer.status);
+        let issuer = server.issuer.clone();
+        return Err(AuthError::Registration { issuer, error, description });
     }
     // The error of serde is dropped, because it quotes the text, which contains a secret.
     let found: Registered =

@@ -31,8 +31,8 @@ impl CurrentCredentials {
         timeout(REVOCATION_TIMEOUT, self.revoke_tokens(entry)).await.map_err(late)?
     }
 
-    /// Revokes the refresh token, and then the access token, which many issuers have revoked together with it. If the
-    /// issuer refuses one, tries to revoke the other too, and returns the first refusal.
+    /// Revokes the refresh token, and then the access token, although many issuers revoke both together. If the issuer
+    /// refuses to revoke one of them, tries the other too, and returns the first refusal.
     async fn revoke_tokens(&self, entry: &TokenEntry) -> Result<(), AuthError> {
         let Some(tokens) = &entry.tokens else { return Ok(()) };
         let server = self.config.server()?;
@@ -76,7 +76,7 @@ impl CurrentCredentials {
     }
 }
 
-/// Converts the refusal of an endpoint to the error for a token that was not revoked.
+/// Converts an endpoint's refusal to revoke a token to the error [`AuthError::NotRevoked`].
 fn not_revoked(refusal: AuthError) -> AuthError {
     match refusal {
         AuthError::Token { endpoint, error, description } => {

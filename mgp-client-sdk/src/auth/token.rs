@@ -77,11 +77,23 @@ pub(super) struct Answer {
 #[derive(Clone, Copy)]
 pub(super) struct Seconds(pub(super) u64);
 
+/// The body of a response with which an endpoint refuses a request.
 #[derive(Deserialize)]
-struct Refusal {
+pub(super) struct Refusal {
     error: String,
     #[serde(default)]
     error_description: Option<String>,
+}
+
+impl Refusal {
+    /// Returns the error code and the description of a refusal, or the status if there is no code.
+    pub(super) fn clipped(refusal: Option<Self>, status: u16) -> (String, String) {
+        let (error, description) = match refusal {
+            Some(refusal) => (refusal.error, refusal.error_description.unwrap_or_default()),
+            None => (format!("status {status}"), String::new()),
+        };
+        (clip_text(&error), clip_text(&description))
+    }
 }
 
 /// Requests tokens from an authorization server.
@@ -188,8 +200,7 @@ fn read(endpoint: &str, answer: &FetchResponse) -> Result<Answer, AuthError> {
 /// Returns the error of a refusal with the status of a success, which some endpoints send, e.g. those of GitHub.
 pub(super) fn refusal_with_success(endpoint: &str, answer: &FetchResponse) -> Option<AuthError> {
     let refusal: Refusal = serde_json::from_slice(&answer.body).ok()?;
-    let description = refusal.error_description.unwrap_or_default();
-    Some(token_error(endpoint, &refusal.error, &description))
+    Some(token_error(endpoint, Some(refusal), answer.status))
 }
 
 /// Returns the error for a response with which an endpoint refused a request.
@@ -197,16 +208,11 @@ pub(super) fn refusal(endpoint: &str, answer: &FetchResponse) -> AuthError {
     let refusal: Option<Refusal> = serde_json::from_slice(&answer.body).ok();
     // With 408 and 429 the endpoint does not judge the request, whatever error code it sends with them.
     let is_judged = (400..500).contains(&answer.status) && !matches!(answer.status, 408 | 429);
-    let refusal = refusal.filter(|_| is_judged);
-    let (error, description) = match refusal {
-        Some(refusal) => (refusal.error, refusal.error_description.unwrap_or_default()),
-        None => (format!("status {}", answer.status), String::new()),
-    };
-    token_error(endpoint, &error, &description)
+    token_error(endpoint, refusal.filter(|_| is_judged), answer.status)
 }
 
-fn token_error(endpoint: &str, error: &str, description: &str) -> AuthError {
-    let (error, description) = (clip_text(error), clip_text(description));
+fn token_error(endpoint: &str, refusal: Option<Refusal>, status: u16) -> AuthError {
+    let (error, description) = Refusal::clipped(refusal, status);
     AuthError::Token { endpoint: address::display_url(endpoint), error, description }
 }
 

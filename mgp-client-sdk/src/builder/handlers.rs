@@ -240,7 +240,7 @@ impl ClientBuilder {
         self.on::<LogMessage>(hook)
     }
 
-    /// Sets a hook that receives the id of each completed URL elicitation.
+    /// Sets a hook that receives the id of each URL elicitation whose page the user has completed.
     ///
     /// Only servers of 2025-11-25 send this notification; a server of 2026-07-28 learns of the completion when the call
     /// is repeated.
@@ -285,9 +285,10 @@ impl ClientBuilder {
 
     /// Sets the handler that answers the questions that a server asks while it processes a call (MGP §13.4).
     ///
-    /// [`CallbackAnswer::text`] is the answer with a text or an option; an error leaves the question unanswered. The
-    /// handler may take as long as it needs, because no other call waits for it. A question that the server repeats is
-    /// asked only once.
+    /// [`CallbackAnswer::text`] is the answer with a text or an option; an error dismisses the question. The handler
+    /// can take as long as the question allows with its `timeout_ms`: by default one minute, at most 15 minutes. Then
+    /// its future is dropped, and the question is dismissed. No other call waits for the handler. A question that the
+    /// server repeats is asked only once.
     ///
     /// ```
     /// use mgp_client_sdk::{CallbackAnswer, Client};

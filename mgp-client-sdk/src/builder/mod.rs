@@ -212,7 +212,7 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets the limits of the connection.
+    /// Sets the limits of the connection, e.g. the maximum length of a message.
     pub fn wire_limits(mut self, limits: Limits) -> Self {
         self.config.limits = limits;
         self
@@ -433,7 +433,8 @@ impl ClientBuilder {
         let connected = client::establish_url(url, own, |outbound| outbound.with_gates(&gates));
         match connected.await {
             Err(error) if client::may_be_http_sse(&error) => {
-                // If the second attempt fails too, the first error is the more useful one.
+                // The server may support only the older HTTP+SSE transport. If connecting over that fails too, the
+                // first error is the more useful one.
                 let other =
                     client::establish_http_sse(url, config, |outbound| outbound.with_gates(&gates));
                 other.await.map_err(|_| error)

@@ -58,7 +58,7 @@ pub struct ToolCall {
     client: Client,
     tool: String,
     arguments: Result<Arguments, RpcError>,
-    /// The first error of a member that could not be encoded.
+    /// The first error that occurred when a member of the call was encoded; the call then fails with this error.
     error: Option<RpcError>,
     meta: Vec<(Cow<'static, str>, Payload)>,
     members: CallMembers,

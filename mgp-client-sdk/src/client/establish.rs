@@ -185,7 +185,7 @@ struct Transport {
     driver: TaskGuard,
     child: Option<ChildGuard>,
     lists: Arc<ListCache>,
-    /// Present for Streamable HTTP only.
+    /// The layer that copies arguments of tool calls into HTTP headers; present for Streamable HTTP only.
     mirror: Option<HeaderMirrorLayer>,
     known_era: KnownEra,
 }
@@ -219,7 +219,7 @@ impl Transport {
     ) -> Result<Arc<PeerInfo>, Error> {
         let mut cx = self.cx.clone();
         // A request of the handshake gets the time limit of the handshake, not that of a call.
-        let limit = config.connect.handshake_timeout + GRACE_TIMEOUT;
+        let limit = config.connect.handshake_timeout.saturating_add(GRACE_TIMEOUT);
         cx.extensions.insert(TimeLimits { timeout: limit, max: limit });
         match handshake(stack, &cx, config, &self.known_era).await {
             Ok(facts) => Ok(facts),
@@ -256,7 +256,7 @@ impl Transport {
     }
 }
 
-/// The era of the server, if it is known from an earlier connection.
+/// The place where the era of a server is stored for its next connection.
 enum KnownEra {
     /// The era cannot be stored, because the server has no address.
     Unknown,
@@ -444,8 +444,8 @@ async fn end_child(child: &Child, error: &ConnectError) {
     }
 }
 
-/// Converts the failure of a handshake. A server without `server/discover` does not support any modern
-/// revision.
+/// Converts a failed handshake to the client's error. In the modern era, a server without `server/discover` does not
+/// support any modern revision.
 fn connect_error(error: ConnectError, era: EraChoice) -> Error {
     match error {
         ConnectError::Refused(refusal)

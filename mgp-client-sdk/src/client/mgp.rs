@@ -47,9 +47,7 @@ impl Client {
     pub fn mgp(&self) -> Mgp<'_> {
         Mgp(self)
     }
-}
 
-impl Client {
     /// Returns the manifest of the server, as this client sees it (extension `manifest`).
     ///
     /// # Errors
@@ -96,7 +94,7 @@ macro_rules! calls {
 }
 
 calls! { types:
-    "Announces that permissions are being decided, or asks for them (§3.5)."
+    "Notifies the server that its permissions are being decided, or asks for permissions (§3.5)."
     permission_request = PermissionRequest(PermissionRequestParams) -> PermissionRequestResult;
     "Delivers the decision about permissions (§3.6)."
     permission_response = PermissionResponse(PermissionDecision) -> PermissionAck;
@@ -228,7 +226,7 @@ impl Mgp<'_> {
 }
 
 calls! { proposals:
-    "Asks what a call would be answered, without making it (extension `scopes`)."
+    "Asks whether a call would be allowed, without making it (extension `scopes`)."
     check_permissions = PermissionsCheck(CheckPermissionsParams) -> CheckPermissionsResult;
     "Requests a session with scopes, or a new token for one (extension `scopes`)."
     negotiate_scopes = ScopesNegotiate(NegotiateScopesParams) -> NegotiateScopesResult;

@@ -281,7 +281,7 @@ impl Client {
         &self.0.stack
     }
 
-    /// Returns the peer of the connection.
+    /// Returns the peer of the connection, i.e. the innermost service, which sends calls to the server.
     #[must_use]
     pub fn peer(&self) -> &Peer {
         &self.0.peer
@@ -299,7 +299,7 @@ impl Client {
         &self.0.monitor
     }
 
-    /// Returns the scope of the connection.
+    /// Returns the scope of the connection, in which layers keep their state.
     #[must_use]
     pub fn scope(&self) -> &Scope {
         &self.0.cx.scope

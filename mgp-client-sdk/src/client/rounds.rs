@@ -49,7 +49,10 @@ impl Client {
     }
 
     pub(crate) fn too_many_rounds(&self) -> RpcError {
-        let message = format!("the server asked back more than {} times", self.0.max_rounds);
+        let message = format!(
+            "the server asked questions in more than {} rounds (`max_rounds`)",
+            self.0.max_rounds
+        );
         RpcError::new(ErrorCode::RESOURCE_EXHAUSTED, message)
     }
 
@@ -63,7 +66,7 @@ impl Client {
             let answer = if let CallerAccess::Unavailable = cx.caller_access {
                 self.answer(cx.clone(), &ask).await
             } else {
-                // Boxed, because most calls are not forwarded and their futures stay small.
+                // This future is boxed so that calls that are not forwarded, i.e. most calls, keep small futures.
                 Box::pin(self.answer_for_caller(cx, &format!("task.{key}"), &ask)).await
             };
             answer.map(|answer| (key, answer))
@@ -84,7 +87,8 @@ impl Client {
             return answer;
         }
         if method == PermissionRequest::METHOD {
-            // The client's own authority decides about a server's permissions, never the caller.
+            // Answer questions about permissions by the client's own permission authority; they are never passed on to
+            // the caller.
             return self.answer_for(&cx.principal, ask).await;
         }
         offers(&cx.caller, ask)?;

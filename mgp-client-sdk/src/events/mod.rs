@@ -80,7 +80,8 @@ impl ClientEvents<'_> {
     /// Continues a subscription after the last event that was read.
     ///
     /// A server keeps a durable subscription across connections, and may keep any other for a short time. If it may
-    /// have lost the subscription, also name the [channels](SubscribeEvents::channels), so that it can start again.
+    /// have lost the subscription, also name the [channels](SubscribeEvents::channels), so that the subscription can be
+    /// requested again.
     pub fn resume(&self, cursor: EventCursor) -> SubscribeEvents {
         let mut params = SubscribeEventsParams::new(Vec::new());
         params.subscription_id = Some(cursor.subscription_id);
@@ -128,8 +129,8 @@ impl SubscribeEvents {
         self
     }
 
-    /// Sets the channels of a [continued](ClientEvents::resume) subscription: if the server has lost it, it starts
-    /// again for these channels, under its id and with its numbering. Repeat [`durable`](Self::durable) and
+    /// Sets the channels of a [continued](ClientEvents::resume) subscription: if the server has lost the subscription,
+    /// it is requested again for these channels, with the same id and numbering. Repeat [`durable`](Self::durable) and
     /// [`min_severity`](Self::min_severity), because the server has lost them too.
     ///
     /// # Errors

@@ -141,8 +141,8 @@ fn session_replay(
     })
 }
 
-/// Returns the params that start a subscription again under its id, after the server has lost it. Logs that, because
-/// the events in between are lost.
+/// Returns the params that request a lost subscription again under its id. Logs a warning, because the events in
+/// between are lost.
 fn continued(
     params: &SubscribeEventsParams,
     id: &Id,
@@ -155,8 +155,9 @@ fn continued(
     params
 }
 
-/// Opens the stream, and opens it again whenever it ends. If the server has lost the subscription, starts it again;
-/// ends if the server refuses that. `acknowledge` receives the acknowledgement of the first stream.
+/// Opens the stream of a subscription, and opens it again whenever it ends. If the server has lost the subscription,
+/// requests it again, and returns if the server refuses that. `acknowledge` receives the acknowledgement of the first
+/// stream.
 async fn keep_open(
     stack: Stack,
     cx: Context,
@@ -196,7 +197,7 @@ async fn keep_open(
     }
 }
 
-/// Starts a subscription again; fails if the server gives it another id.
+/// Requests a lost subscription again; fails if the server gives it another id.
 async fn subscribe_again(
     stack: &Stack,
     cx: Context,

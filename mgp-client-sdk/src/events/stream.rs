@@ -82,7 +82,12 @@ impl EventStream {
     /// requested again, and events without a sequence number that found the buffer full.
     #[must_use]
     pub fn dropped(&self) -> u64 {
-        self.dropped + self.overrun.load(Ordering::Relaxed)
+        self.dropped.saturating_add(self.overrun.load(Ordering::Relaxed))
+    }
+
+    /// Adds to the number of lost events. The sum saturates, because a server can state any number.
+    fn count_dropped(&mut self, count: u64) {
+        self.dropped = self.dropped.saturating_add(count);
     }
 
     /// Returns whether events are lost after the position from which the subscription was
@@ -117,15 +122,19 @@ impl EventStream {
                 Taken::Event(event) | Taken::Early(event) => match event.seq {
                     Some(seq) if seq <= self.last => continue,
                     Some(seq) if seq > self.last + 1 => {
-                        // Count only those dropped events that the request below cannot return.
+                        // Missing events are requested below, so count only the dropped events that this request cannot
+                        // return.
                         let missing = seq - self.last - 1;
-                        self.dropped +=
-                            if is_new { event.dropped.saturating_sub(missing) } else { 0 };
+                        if is_new {
+                            self.count_dropped(event.dropped.saturating_sub(missing));
+                        }
                         self.early = Some(event);
                         seq
                     }
                     _ => {
-                        self.dropped += if is_new { event.dropped } else { 0 };
+                        if is_new {
+                            self.count_dropped(event.dropped);
+                        }
                         self.recovered.push_back(event);
                         continue;
                     }
@@ -144,8 +153,8 @@ impl EventStream {
         if let Some(event) = self.early.take() {
             return Some(Taken::Early(event));
         }
-        // Load the number first: an event is buffered before it counts as received, so an event that counts here and is
-        // not found below was not buffered.
+        // Load the highest received sequence number before reading the buffer: an event is buffered before it counts as
+        // received. So an event that counts here, but is not found in the buffer, was not buffered.
         let received = self.subscription.received.load(Ordering::Acquire);
         if let Ok(event) = self.events.try_recv() {
             return Some(Taken::Event(event));
@@ -176,17 +185,19 @@ impl EventStream {
             }
             Err(error) => {
                 tracing::debug!(%error, "missing events cannot be requested");
-                self.dropped += until - self.last - 1;
+                self.count_dropped(until - self.last - 1);
                 return Some(VecDeque::new());
             }
         };
         let read = replayed.events.iter().filter_map(|event| read_event(event).ok());
         let mut events: VecDeque<_> = read.map(|(_, event)| event).collect();
         events.retain(|event| event.seq.is_some_and(|seq| seq > self.last && seq < until));
-        self.dropped += events.iter().map(|event| event.dropped).sum::<u64>();
+        for event in &events {
+            self.count_dropped(event.dropped);
+        }
         if replayed.truncated == Some(true) {
             let first = events.front().and_then(|event| event.seq).unwrap_or(until);
-            self.dropped += first - self.last - 1;
+            self.count_dropped(first - self.last - 1);
         }
         Some(events)
     }
@@ -258,7 +269,7 @@ mod tests {
             for seq in 1..=EVENTS {
                 while seq > seen.load(Ordering::Relaxed) + 512 {
                     if Arc::strong_count(&seen) == 1 {
-                        // The test has failed.
+                        // The receiving half of the test has panicked.
                         return;
                     }
                     std::thread::yield_now();
@@ -274,5 +285,24 @@ mod tests {
         }
         sending.join().unwrap();
         assert_eq!(events.dropped(), 0);
+    }
+
+    /// Regression test: the sum of two counts of dropped events, or the number after the greatest sequence number,
+    /// caused a panic.
+    #[tokio::test]
+    async fn a_server_may_send_any_numbers() {
+        let client = TestClient::legacy(server()).await;
+        let mut events = client.events().subscribe(["*"]).await.unwrap();
+        let routes = client.context().scope.state::<EventRoutes>();
+        for seq in [1, 2, u64::MAX, 3] {
+            let mgp = json!({"seq": seq, "dropped": u64::MAX});
+            let event = json!({"subscription_id": 7, "channel": "a", "_mgp": mgp});
+            let params = Params::split(EventNotification::METHOD, event.to_string().into());
+            routes.deliver(&params.unwrap());
+        }
+        for seq in [Some(1), Some(2), None, Some(3)] {
+            assert_eq!(events.next().await.unwrap().seq, seq);
+        }
+        assert_eq!(events.dropped(), u64::MAX);
     }
 }

@@ -111,7 +111,8 @@ impl ChangeStream {
         }
         let _turn = self.changing.lock().await;
         let added = self.change(|subscriptions| subscriptions.add(uri));
-        // The server may have refused an earlier subscription when the stream was opened again.
+        // If the resource was already added, wait for the answer to the current subscriptions: when the stream was
+        // opened again, the server may have refused this one.
         let generation = added.unwrap_or_else(|| self.subscriptions.borrow().generation);
         self.start();
         let refusal = match self.agreement(generation).await {
@@ -135,10 +136,21 @@ impl ChangeStream {
     /// If the future is dropped, the subscription ends a little later, or remains if another change was still running.
     pub(crate) async fn unsubscribe(&self, uri: &str) -> Result<(), RpcError> {
         let _turn = self.changing.lock().await;
-        match self.change(|subscriptions| subscriptions.remove(uri)) {
-            Some(generation) => self.agreement(generation).await.map(drop),
-            None => Ok(()),
+        let Some(generation) = self.change(|subscriptions| subscriptions.remove(uri)) else {
+            return Ok(());
+        };
+        let outcome = self.agreement(generation).await;
+        // The stream may have been updated by a later attempt meanwhile. Read the failure and the state of the stream
+        // together, so that both belong to the same attempt.
+        let is_kept = {
+            let latest = self.agreement.borrow();
+            latest.outcome.is_err() && latest.has_stream
+        };
+        if outcome.is_err() && is_kept {
+            // The old stream still reports the resource, so the subscription remains, and the caller can try again.
+            self.change(|subscriptions| subscriptions.add(uri));
         }
+        outcome.map(drop)
     }
 
     /// Changes the subscriptions; returns their new generation, or `None` if nothing changed.

@@ -6,7 +6,8 @@ use mgp_types::{Backoff, RpcError, random_name};
 
 use crate::config::ListenConfig;
 
-/// The minimum delay once the delays have stopped growing; the number of attempts is not limited from then on.
+/// The minimum delay once the delays have stopped growing: from then on the number of attempts is not limited, so they
+/// must not follow each other at once.
 const MIN_LAST_DELAY: Duration = Duration::from_millis(10);
 
 /// Doubling delays with some jitter; after a number of failed attempts, all have the maximum length.
@@ -26,14 +27,14 @@ impl RetryDelay {
         self.attempts = 0;
     }
 
-    /// Resets the attempts if a stream stayed open for longer than the next delay.
+    /// Resets the number of failed attempts if a stream stayed open for longer than the next delay.
     pub(super) fn stream_ended(&mut self, time: Duration) {
         if time > self.backoff.delay(self.attempts) {
             self.reset();
         }
     }
 
-    /// Returns whether the last of the attempts with growing delays has just failed.
+    /// Returns whether the attempt that has just failed was the last one with a growing delay.
     pub(super) fn is_at_limit(&self) -> bool {
         self.attempts == self.config.attempts
     }

@@ -27,7 +27,8 @@ pub(super) struct Listener {
     agreement_sender: watch::Sender<Agreement>,
     retry_delay: RetryDelay,
     stream: Option<Stream>,
-    /// `true` if the server accepted a stream since the client last needed none; then it can accept one again.
+    /// `true` if the server has accepted a stream since the client last needed no stream. Then a refusal does not count
+    /// as permanent, because the server can accept a stream again.
     has_lived: bool,
     /// `true` if changes may have been missed.
     may_have_missed: bool,
@@ -68,7 +69,7 @@ impl Listener {
 
     pub(super) async fn run(self: Box<Self>) {
         let liveness = self.context.liveness.clone();
-        // The task is aborted when the client is dropped.
+        // Listen until the connection ends. If the client is dropped, this task is aborted.
         select(Box::pin(self.listen()), Box::pin(liveness.ended())).await;
     }
 
@@ -109,7 +110,8 @@ impl Listener {
     ) -> Result<SubscriptionFilter, RpcError> {
         let Some(wanted) = wanted else {
             (self.stream, self.has_lived) = (None, false);
-            // A refused filter may be tried again later, unless the server does not support streams at all.
+            // No stream is needed now. Forget that the server refused the filter, so that it is tried again later,
+            // unless the server does not support streams at all.
             self.refusal.take_if(|(_, error)| error.code() != ErrorCode::METHOD_NOT_FOUND);
             return Ok(SubscriptionFilter::new());
         };
@@ -254,10 +256,10 @@ impl Listener {
 
     /// Publishes the result for a generation of subscriptions; returns whether that generation is new.
     fn publish(&self, generation: u64, outcome: Result<SubscriptionFilter, RpcError>) -> bool {
-        let mut is_new = false;
+        let (mut is_new, has_stream) = (false, self.stream.is_some());
         self.agreement_sender.send_modify(|agreement| {
             is_new = agreement.generation < generation;
-            *agreement = Agreement { generation, outcome };
+            *agreement = Agreement { generation, outcome, has_stream };
         });
         is_new
     }

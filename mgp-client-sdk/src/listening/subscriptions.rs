@@ -88,10 +88,12 @@ impl Subscriptions {
 pub(super) struct Agreement {
     pub(super) generation: u64,
     pub(super) outcome: Result<SubscriptionFilter, RpcError>,
+    /// `true` if a stream is open. After a failure, this is an older one, which still reports what it reported before.
+    pub(super) has_stream: bool,
 }
 
 impl Default for Agreement {
     fn default() -> Self {
-        Self { generation: 0, outcome: Ok(SubscriptionFilter::new()) }
+        Self { generation: 0, outcome: Ok(SubscriptionFilter::new()), has_stream: false }
     }
 }

@@ -294,7 +294,7 @@ impl SupervisedClient {
         self.0.supervised.state()
     }
 
-    /// Subscribes to changes of the state, each with the number of restarts.
+    /// Subscribes to changes of the server's state; each report contains the number of restarts so far.
     #[must_use]
     pub fn reports(&self) -> broadcast::Receiver<StateReport> {
         self.0.supervised.reports()

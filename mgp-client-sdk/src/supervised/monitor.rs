@@ -81,8 +81,8 @@ async fn is_busy(
             if let Either::Right(_) = select(pin!(connection.idle()), ended.as_mut()).await {
                 return;
             }
-            // The server may still execute a call that its caller has given up. The late answer to that call does not
-            // count, but the answer to this ping does.
+            // Ping the server: it may still execute a call whose caller has given up. The late answer to that call does
+            // not count as a sign of life, but the answer to this ping does.
             let _asking = TaskGuard::spawn(async move {
                 let _ = prober.ask(1).await;
             });

@@ -57,7 +57,8 @@ impl ActiveConnection {
         self.stack.clone()
     }
 
-    /// Returns whether the server has answered the handshake, which decisions about permissions may still prolong.
+    /// Returns whether the server has answered the handshake. Decisions about permissions may still delay the end of
+    /// the handshake.
     #[cfg(feature = "http")]
     pub(super) fn is_answered(&self) -> bool {
         self.session.phase() != Phase::New
@@ -98,7 +99,7 @@ impl ActiveConnection {
             // Create the trace here, so that all attempts of a call, and the questions on its behalf, share it.
             cx.trace_or_new();
         }
-        // A health monitor pings modern servers with `server/discover`.
+        // `server/discover` counts as a ping too, because a health monitor pings modern servers with it.
         let is_ping = call.is::<Ping>() || call.is::<HealthPing>() || call.is::<ServerDiscover>();
         let counts = is_request && !is_ping && !call.is::<SubscriptionsListen>();
         let running = counts.then(|| RunningCall::start(&self));
@@ -141,7 +142,7 @@ pub(crate) struct TaskHold {
 struct TaskHoldLink(Weak<Mutex<Option<RunningCall>>>);
 
 impl TaskHold {
-    /// Adds a guard to a call.
+    /// Adds a guard to a call, so that the task that may result from the call counts as running.
     pub(crate) fn add_to(call: &mut Call) -> Self {
         let running = Arc::new(Mutex::default());
         call.cx_mut().extensions.insert(TaskHoldLink(Arc::downgrade(&running)));
@@ -150,7 +151,7 @@ impl TaskHold {
 }
 
 impl TaskHoldLink {
-    /// Leaves the count of a call to the guard, unless that was dropped.
+    /// Hands the count of a running call over to its guard, unless the guard was dropped.
     fn keep(&self, running: Option<RunningCall>) {
         if let Some(held) = self.0.upgrade() {
             *held.lock() = running;
@@ -175,7 +176,8 @@ impl Future for ResponseFuture {
     fn poll(self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<Self::Output> {
         let this = self.project();
         let outcome = std::task::ready!(this.sending.poll(task));
-        // Release the count now, because the future may be dropped much later. Only a task continues to run.
+        // Stop counting the call as running now, because this future may be dropped much later. If the call became a
+        // task, its guard counts the task from here on.
         let mut running = this.running.take();
         if is_answer(&outcome) {
             this.connection.has_given_up.store(false, Ordering::Release);
@@ -263,7 +265,8 @@ impl PersistentStack {
         let wait = (!max_wait.is_zero()).then(|| {
             let current = Arc::clone(&current);
             let waits = ready.clone().wait(max_wait).pass_on_timeout();
-            // The supervisor notices the loss of a connection later than the call that ended with it.
+            // A call can notice the loss of the connection before the supervisor does. If such a call is retried, it
+            // waits for the new connection.
             waits.lost_if(move || current.is_lost())
         });
         let gated = gates(ungated.clone());

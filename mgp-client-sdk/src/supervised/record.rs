@@ -87,7 +87,7 @@ impl StartAttempt {
         }
     }
 
-    /// Ends the attempt without a record, because another one follows in its place.
+    /// Ends the attempt without a record, because another attempt follows in its place.
     pub(crate) fn discard(mut self) {
         self.recorder = None;
     }
@@ -137,7 +137,7 @@ mod tests {
         attempt().succeeded();
         attempt().failed("connection refused");
         records(5);
-        // The attempts of a program have an end, so each is recorded.
+        // A program is started only a limited number of times, so each failed attempt is recorded.
         StartAttempt::new(Some(&recorder)).failed("connection refused");
         records(6);
     }

@@ -273,7 +273,10 @@ impl ServerRun {
         if let Some(hook) = &self.plan.config.on_connection {
             let preparing = hook.prepare(client.clone(), ready.connection.direct());
             if timeout(PREPARATION_TIMEOUT, preparing).await.is_err() {
-                tracing::warn!("timeout: the server answered no request before its first call");
+                tracing::warn!(
+                    server = ?self.plan.config.server_id,
+                    "timeout: the gateway has not prepared a new connection; calls are sent on it now"
+                );
             }
         }
         self.plan.stack.current().set(&ready.connection);
@@ -344,7 +347,8 @@ impl ServerRun {
         #[cfg(feature = "http")]
         if let ServerTarget::Url { transport, .. } = &self.target {
             return match self.connect_url(*transport).await {
-                // If the second attempt fails too, the first error is the more useful one.
+                // The server may support only the older HTTP+SSE transport. If connecting over that fails too, the
+                // first error is the more useful one.
                 Err(error) if client::may_be_http_sse(&error) => {
                     self.connect_url(HttpTransport::Sse).await.map_err(|_| error)
                 }
@@ -471,12 +475,14 @@ impl ServerRun {
             Some(child) => {
                 let exited = match select(pin!(child.wait()), pin!(self.connection_lost())).await {
                     Either::Left((report, _)) => Some(report),
-                    // The output of a process ends a moment before the process itself exits.
+                    // The connection can be lost because the process is exiting: its output ends a moment before the
+                    // process itself.
                     Either::Right(_) => timeout(EXIT_TIMEOUT, child.wait()).await.ok(),
                 };
                 match exited {
                     Some(report) => {
-                        // The handshake may not have failed yet, and is dropped with this start.
+                        // The child has exited during its handshake, which is dropped before it can fail. So choose the
+                        // era of the next start here.
                         if self.ready().is_none() && self.failure.borrow().is_none() {
                             self.choose_next_era(true);
                         }

@@ -60,7 +60,8 @@ pub(super) fn failure_cause(error: &Error) -> String {
     }
 }
 
-/// Returns the text with which the server refused the handshake, for the log; `None` if the cause has all of it.
+/// Returns the text with which the server refused the handshake, for the log; `None` if `cause` already contains the
+/// whole text.
 pub(super) fn refusal_text(error: &Error, cause: &str) -> Option<String> {
     let (Error::Connect(ConnectError::Refused(refusal)) | Error::Call(refusal)) = error else {
         return None;

@@ -242,8 +242,8 @@ async fn request_in_rounds(
         let answer_cache = AnswerCache::new(call.cx().clone());
         call.cx_mut().caller_access = CallerAccess::Channel(Arc::new(answer_cache));
     }
-    // Each round sends a copy of the call, so that the original remains unchanged. Without the members for this hop,
-    // the copies are cheaper.
+    // Each round sends a copy of the call, so that the original remains unchanged. The copies are cheaper without the
+    // hop-by-hop members, which each hop writes itself.
     call.params_mut().remove_hop_members();
     // Layers that record how a call ends must wait for its task, and so must a stop of the server.
     let _hold = TaskWaiter::add_to(&mut call, &client);
@@ -401,6 +401,6 @@ mod tests {
         let hop = Hop::new("endless", (*client).clone());
         let mut caller = mock::client(Stack::from_fn(move |call| hop.send(call)));
         let error = caller.request("tools/call", r#"{"name":"a"}"#).await.unwrap_err();
-        assert!(error.message().contains("asked back more than 16 times"), "{error}");
+        assert!(error.message().contains("more than 16 rounds"), "{error}");
     }
 }

@@ -8,7 +8,7 @@ mod task_waiter;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use mgp_types::service::{BoxFuture, Call, Kind, Reply};
+use mgp_types::service::{BoxFuture, Call, Reply, Router};
 use mgp_types::{ErrorCode, RpcError};
 use tower_service::Service;
 
@@ -72,11 +72,8 @@ impl Service<Call> for ToolRouter {
 
     fn call(&mut self, call: Call) -> Self::Future {
         let Some(tool) = call.tool() else {
-            let refused = match call.kind() {
-                Kind::Request => Err(RpcError::method_not_found(call.method().as_str())),
-                Kind::Notification => Ok(Reply::None),
-            };
-            return Box::pin(std::future::ready(refused));
+            // A router without routes handles the message as one of an unknown method.
+            return Router::new().call(call);
         };
         if let Some(hop) = self.tools.get(tool.name) {
             hop.send(call)

@@ -22,12 +22,12 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-/// The maximum number of calls that are parked at the same time, and of ids of calls to modern callees. At this limit
-/// the oldest parked call of the principal with the most is dropped.
+/// The maximum number of calls that are parked at the same time, and of ids of calls to modern callees. At this limit,
+/// the oldest call of the principal that has the most parked calls is dropped.
 const MAX_PARKED: usize = 1024;
 /// The default time limit for the caller of a waiting call to send the answer.
 const PARK_TTL: Duration = Duration::from_mins(15);
-/// The maximum of the time limit.
+/// The maximum value to which this time limit can be set.
 const MAX_PARK_TTL: Duration = Duration::from_hours(365 * 24);
 
 /// A call that runs in its own task and may have open questions.
@@ -63,13 +63,15 @@ impl ParkedCall {
         Self { principal, questions, outlet: Arc::default(), running }
     }
 
-    /// Sets the sink for partial results that was given to the call.
+    /// Stores the sink to which the call sends its partial results, so that [`set_outlet`](Self::set_outlet) can
+    /// redirect it.
     pub(crate) fn with_outlet(mut self, outlet: Arc<RoundOutlet>) -> Self {
         self.outlet = outlet;
         self
     }
 
-    /// Sets the outlet of the caller's current round; without one, the partial results of the call are dropped.
+    /// Sets the outlet to which further partial results of the call are sent: that of the caller's current request, or
+    /// [`Outlet::none`], which drops them.
     pub(crate) fn set_outlet(&self, outlet: Outlet) {
         self.outlet.set(outlet);
     }
@@ -100,8 +102,8 @@ impl ParkedCall {
     }
 }
 
-/// A sink that passes the partial results of a parked call to the caller's current request. Between two requests there
-/// is none to which they could belong.
+/// A sink that passes the partial results of a parked call to the caller's current request. Between two requests of the
+/// caller, they are dropped.
 #[derive(Default)]
 pub(crate) struct RoundOutlet(Mutex<Outlet>);
 
@@ -206,7 +208,7 @@ impl CallerChannel for ParkedChannel {
 
     fn can_ask_now(&self) -> bool {
         let open = self.0.0.lock();
-        // While the call is parked, only the caller's next round takes out questions, even if they were withdrawn.
+        // A question stays open until the caller's next round takes it out, even if the callee has withdrawn it.
         !open.is_closed && open.asks.is_empty()
     }
 }
@@ -249,7 +251,7 @@ impl Table {
         self.parked.values().map(|entry| entry.until).min()
     }
 
-    /// Returns the name of the oldest parked call of the principal with the most.
+    /// Returns the name of the oldest parked call of the principal that has the most parked calls.
     fn oldest_of_most(&self) -> Option<String> {
         let mut counts = HashMap::<&Principal, usize>::new();
         for entry in self.parked.values() {
@@ -268,7 +270,8 @@ impl ParkedCalls {
         self.0.lock().ttl = ttl.min(MAX_PARK_TTL);
     }
 
-    /// Parks a call; dropping the entry cancels the call. If there are too many, another one is dropped.
+    /// Parks a call; dropping the entry cancels the call. If too many calls are parked, first drops the oldest call of
+    /// the principal that has the most.
     pub(crate) fn put(&self, name: &str, call: ParkedCall) {
         let mut table = self.0.lock();
         table.drop_expired();
@@ -305,7 +308,7 @@ impl ParkedCalls {
         }
     }
 
-    /// Cancels a parked call; does nothing if it was taken out.
+    /// Cancels a parked call; does nothing if the call has been taken out of the table.
     fn remove(&self, name: &str) {
         let removed = self.0.lock().parked.remove(name);
         drop(removed);

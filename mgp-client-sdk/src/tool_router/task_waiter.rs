@@ -65,7 +65,7 @@ pub fn await_tasks(inner: Stack) -> Stack {
                 step.mark();
             }
             match waiter {
-                // Boxed, because few calls become tasks and the future of all others stays small.
+                // This future is boxed so that calls that become no task, i.e. most calls, keep small futures.
                 Some(waiter) => Box::pin(waiter.result(reply)).await.map_err(mark_started),
                 None => Ok(reply),
             }

@@ -30,7 +30,8 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_mins(1);
 const MAX_TIMEOUT: Duration = Duration::from_mins(15);
 /// The time that is added to the limit of a forwarded question, so that `pass_on` reaches its own limit first.
 const GRACE: Duration = Duration::from_millis(500);
-/// The maximum length in bytes of an id; a longer one is ignored.
+/// The maximum length in bytes of the id of a question, and of the id of its call; a question with a longer one is
+/// ignored.
 const MAX_ID_BYTES: usize = 256;
 /// The maximum length in bytes of a question with all its members; a longer one is dismissed.
 const MAX_QUESTION_BYTES: usize = 256 * 1024;
@@ -84,7 +85,18 @@ struct QuestionKey {
 }
 
 impl QuestionKey {
+    /// Returns the identity of a question.
+    ///
+    /// # Errors
+    /// −32602 if an id is too long; the server chooses both, and the identities of many questions are stored.
     fn of(question: &CallbackRequestParams) -> Result<Self, RpcError> {
+        let is_long = |id: &Id| matches!(id, Id::String(text) if text.len() > MAX_ID_BYTES);
+        if question.callback_id.len() > MAX_ID_BYTES
+            || question.request_id.as_ref().is_some_and(is_long)
+        {
+            let message = format!("the ids of a callback have at most {MAX_ID_BYTES} bytes");
+            return Err(RpcError::invalid_params(message));
+        }
         let content = content_hash(question)?;
         Ok(Self { request: question.request_id.clone(), content })
     }
@@ -124,7 +136,8 @@ impl ReceivedCallbacks {
         let _ = self.stack.set(stack.clone());
     }
 
-    /// Returns the state of a question. Without the name of its call, a question of other calls in flight is new.
+    /// Returns the state of a question. A question that does not name its call counts as repeated only if the same
+    /// calls are in flight as when it was answered.
     fn receive(&self, key: &QuestionKey, calls: &[Id]) -> Received {
         let mut table = self.table.lock();
         let mut answered = table.answered.iter();
@@ -180,9 +193,6 @@ pub(super) fn receive(handler: &CallbackHandler, call: Call) {
         Err(error) => return tracing::debug!(%error, "invalid callback"),
     };
     let (id, scope) = (question.callback_id.clone(), call.cx().scope.clone());
-    if id.len() > MAX_ID_BYTES {
-        return;
-    }
     let key = match QuestionKey::of(&question) {
         Ok(key) => key,
         Err(error) => return tracing::debug!(%error, "invalid callback"),
@@ -350,5 +360,17 @@ mod tests {
         };
         assert_eq!(hash(""), hash(r#","_mgp.attempt":2,"timeout_ms":5,"_mgp":{"attempt":2}"#));
         assert_ne!(hash(""), hash(r#","messages":[]"#));
+    }
+
+    #[test]
+    fn a_question_with_an_excessive_id_is_not_stored() {
+        let (fits, long) = ("i".repeat(MAX_ID_BYTES), "i".repeat(MAX_ID_BYTES + 1));
+        for (id, call, is_stored) in
+            [(&fits, &fits, true), (&long, &fits, false), (&fits, &long, false)]
+        {
+            let mut question = CallbackRequestParams::new(id.clone(), CallbackType::Confirmation);
+            question.request_id = Some(Id::from(call.as_str()));
+            assert_eq!(QuestionKey::of(&question).is_ok(), is_stored);
+        }
     }
 }

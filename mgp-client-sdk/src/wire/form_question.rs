@@ -38,7 +38,7 @@ pub(crate) async fn answer_form(
     let question = form.question(asked.message);
     let answering = timeout(TIMEOUT, (answers.otherwise)(cx.clone(), question.clone()));
     Some(match keep_alive(&cx.outlet, waiting, answering).await {
-        Ok(Ok(answer)) => form.result(answer),
+        Ok(Ok(answer)) => form.result(&question, answer),
         Ok(Err(error)) => Err(error),
         Err(_) => {
             (answers.unanswered)(cx, &question);
@@ -111,8 +111,14 @@ impl Form {
         question
     }
 
-    /// Converts the answer to the [`question`](Self::question) to the result of the form.
-    fn result(&self, answer: CallbackAnswer) -> Result<Payload, RpcError> {
+    /// Converts the answer to the [`question`](Self::question) to the result of the form. An answer to a confirmation
+    /// that is not a clear yes counts as a no.
+    fn result(
+        &self,
+        question: &CallbackRequestParams,
+        answer: CallbackAnswer,
+    ) -> Result<Payload, RpcError> {
+        let is_yes = answer.confirms(question);
         let response = match answer {
             CallbackAnswer::Given(response) => response,
             CallbackAnswer::Declined => {
@@ -123,10 +129,13 @@ impl Form {
         let text = response.get::<String>();
         let mut content = Object::new();
         match &self.fields[..] {
-            [] if response.as_str() == "false" => {
+            [] if !is_yes => {
                 return Payload::of(&ElicitResult::new(ElicitAction::Decline));
             }
             [] => {}
+            [(name, field)] if field.kind == "boolean" && question.options.is_empty() => {
+                content.insert(name.as_str(), Payload::of(&is_yes)?);
+            }
             [(name, field)] => {
                 let is_number = matches!(field.kind.as_str(), "number" | "integer");
                 let number = text.as_ref().ok().filter(|_| is_number);
@@ -150,4 +159,33 @@ impl Form {
 
 fn not_a(what: &str) -> RpcError {
     RpcError::invalid_params(format!("the operator's answer to the server's form is not {what}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// Returns the result of a form with these fields to which an operator gives this answer.
+    fn result(fields: &Value, answer: &str) -> Value {
+        let schema = json!({ "type": "object", "properties": fields });
+        let asked = Payload::of(&json!({ "message": "?", "requestedSchema": schema })).unwrap();
+        let asked: ElicitParams = asked.get().unwrap();
+        let form = Form::read(&asked);
+        let question = form.question(asked.message);
+        form.result(&question, CallbackAnswer::text(answer)).unwrap().get().unwrap()
+    }
+
+    #[test]
+    fn only_a_clear_yes_accepts_a_form_without_fields_or_sets_its_boolean() {
+        let (none, boolean) = (json!({}), json!({ "go": { "type": "boolean" } }));
+        for (answer, is_yes) in
+            [("yes", true), ("confirm", true), ("NO", false), ("rather not", false)]
+        {
+            let action = if is_yes { "accept" } else { "decline" };
+            assert_eq!(result(&none, answer)["action"], action, "{answer}");
+            assert_eq!(result(&boolean, answer)["content"], json!({ "go": is_yes }), "{answer}");
+        }
+    }
 }

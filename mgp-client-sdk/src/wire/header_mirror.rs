@@ -158,7 +158,7 @@ impl HeaderPlans {
             call.tool().and_then(|tool| self.plans.lock().plans.get(tool.name).map(Arc::clone));
         let headers = match plan {
             Some(plan) => plan.headers(call.tool_arguments().as_str())?,
-            // Remove header values that a forwarded call still has from another hop.
+            // Remove the headers that a forwarded call has for another server.
             None => match call.cx().extensions.get::<HeaderParams>() {
                 Some(own) if !own.is_empty() => HeaderParams::new(),
                 _ => return Ok(call),

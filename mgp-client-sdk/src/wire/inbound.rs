@@ -78,7 +78,8 @@ impl Service<Call> for Answers {
     fn call(&mut self, call: Call) -> Self::Future {
         let facts = call.cx().scope.state::<HandshakeState>().facts();
         if is_inactive(&call, &facts) {
-            return Box::pin(ready(ignore(&call)));
+            // A router without routes handles the message as one of an unknown method.
+            return Router::new().call(call);
         }
         if call.kind() == Kind::Notification {
             if call.tells::<ElicitationComplete>()
@@ -115,7 +116,8 @@ impl Answers {
             if !is_question(method) {
                 return own.call(call);
             }
-            // The time in which the client itself answers does not count as the server's.
+            // Pause the time-outs of the server's calls, because the time in which the client itself answers is not the
+            // server's.
             let open = OpenQuestion::of_all(&call.cx().peer);
             let answering = own.call(call);
             return Box::pin(async move {
@@ -154,21 +156,14 @@ fn is_inactive(call: &Call, facts: &PeerInfo) -> bool {
     extension.is_some_and(|extension| !facts.has(extension))
 }
 
-fn ignore(call: &Call) -> Result<Reply, RpcError> {
-    match call.kind() {
-        Kind::Request => Err(RpcError::method_not_found(call.method().as_str())),
-        Kind::Notification => Ok(Reply::None),
-    }
-}
-
 /// Finds the caller that a server's request belongs to (MCP elicitation, sampling, roots).
 ///
 /// Over HTTP the request arrives on the stream of one call, and the request's peer knows only that call. On stdio a
 /// request names no call, so it is attributed only if all calls in flight have the same principal and come from the
 /// same connection or session; otherwise one caller could see another's question. Calls that the client itself makes
 /// are not counted. Of several such calls, one without an open question is chosen: the caller of the others may never
-/// return with the answer. If there is none, and the caller of another call answers no questions, the request may
-/// belong to that call, and is refused.
+/// return with the answer. If all of them have open questions, and another call is in flight whose caller answers no
+/// questions, the request is refused, because it may belong to that call.
 pub(super) fn attribute(
     request: &Call,
     unattributed: Option<&FindCaller>,

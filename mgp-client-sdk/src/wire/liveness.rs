@@ -98,8 +98,8 @@ mgp_types::opaque_debug!(Liveness);
 pub(crate) struct TaskGuard(JoinHandle<()>);
 
 impl TaskGuard {
-    pub(crate) fn spawn(connection_run: impl Future<Output = ()> + Send + 'static) -> Self {
-        Self(tokio::spawn(connection_run))
+    pub(crate) fn spawn(task: impl Future<Output = ()> + Send + 'static) -> Self {
+        Self(tokio::spawn(task))
     }
 }
 
@@ -193,11 +193,14 @@ impl<R: AsyncRead + Unpin> AsyncRead for EofReader<R> {
 
 // === The innermost service ===
 
-/// Returns whether an outcome came from the server. The client creates errors 2000, 2002 and 3003, the errors of HTTP
-/// exchanges without a JSON-RPC answer, e.g. if a proxy answers for the server, and those of refused or missing
-/// credentials.
+/// Returns whether an outcome came from the server. A notification that was sent has no answer. The client creates
+/// errors 2000, 2002 and 3003, the errors of HTTP exchanges without a JSON-RPC answer, e.g. if a proxy answers for the
+/// server, and those of refused or missing credentials.
 pub(crate) fn is_answer(outcome: &Result<Reply, RpcError>) -> bool {
-    let Err(error) = outcome else { return true };
+    let error = match outcome {
+        Ok(reply) => return !matches!(reply, Reply::None),
+        Err(error) => error,
+    };
     match (HttpFailure::from_error(error), error.code()) {
         (_, ErrorCode::SERVER_NOT_READY | ErrorCode::SERVER_RESTARTING | ErrorCode::TIMEOUT) => {
             false
@@ -276,5 +279,18 @@ impl Future for ResponseFuture {
             Some(explain) => explain.as_mut().poll(task).map(Err),
             None => Poll::Pending,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_notification_that_was_sent_is_no_sign_of_life() {
+        assert!(!is_answer(&Ok(Reply::None)));
+        assert!(is_answer(&Ok(Reply::empty())));
+        assert!(is_answer(&Err(RpcError::internal("the tool failed"))));
+        assert!(!is_answer(&Err(connection_closed("the server ended"))));
     }
 }

@@ -48,8 +48,8 @@ fn remove_progress_token(question: &mut Object) {
 /// connection then.
 const MAX_DEPTH: usize = 120;
 
-/// Refuses a question that the caller did not offer to answer, even if the forwarding client offered it, or that the
-/// caller might not be able to read.
+/// Refuses a question that the caller did not offer to answer, even if the forwarding client offered it. Also refuses a
+/// question that is nested too deeply for the caller to read.
 pub(crate) fn offers(caller: &PeerInfo, ask: &CallerRequest) -> Result<(), RpcError> {
     #[derive(Deserialize)]
     struct Question {

@@ -21,7 +21,7 @@ pub(crate) struct OutboundStack {
     /// The scope of the connection.
     pub(crate) scope: ScopeId,
     repeats: Repeats,
-    stamp: RequestMetaLayer,
+    request_meta: RequestMetaLayer,
     /// The layer that adds `Mcp-Param-*` headers; `None` if the transport has no headers.
     mirror: Option<HeaderMirrorLayer>,
     inner: Stack,
@@ -49,11 +49,11 @@ impl OutboundStack {
         peer: LivenessPeer,
         scope: &Scope,
         repeats: Repeats,
-        stamp: RequestMetaLayer,
+        request_meta: RequestMetaLayer,
         mirror: Option<HeaderMirrorLayer>,
         time_limit: RequestTimeoutLayer,
     ) -> Self {
-        let (end, session) = (peer.peer().clone(), scope.state::<HandshakeState>());
+        let (own_peer, session) = (peer.peer().clone(), scope.state::<HandshakeState>());
         let scope = scope.id();
         let inner = ServiceBuilder::new()
             // The time limit is inside the gates, so that only the server's time counts, and not e.g. the time for
@@ -63,7 +63,8 @@ impl OutboundStack {
             .layer(CollectLayer::new())
             // The innermost service sends the calls to the peer.
             .service(peer);
-        Self { peer: end, session, scope, repeats, stamp, mirror, inner: Stack::new(inner) }
+        let inner = Stack::new(inner);
+        Self { peer: own_peer, session, scope, repeats, request_meta, mirror, inner }
     }
 
     /// Builds the stack with gates that belong to this connection: audit, access, permission, confirmation, validation.
@@ -71,7 +72,7 @@ impl OutboundStack {
         let service = ServiceBuilder::new()
             // This layer adds the server's facts, which the gates need, and this client's metadata, which the server
             // needs.
-            .layer(self.stamp)
+            .layer(self.request_meta)
             // Headers are computed inside the gates, because gates may change arguments.
             .service(gates(mirrored(self.mirror, self.inner)));
         spanned(self.repeats, service)
@@ -80,7 +81,7 @@ impl OutboundStack {
     /// Builds the part of the stack below the gates that are kept across connections.
     pub(crate) fn behind_gates(self) -> Stack {
         let service = ServiceBuilder::new()
-            .layer(self.stamp)
+            .layer(self.request_meta)
             // Each attempt has its own time-out.
             .service(self.inner);
         // Headers are outside the metadata layer, because a call that is repeated with other headers needs new

@@ -124,9 +124,7 @@ impl Timer {
         let next = last.checked_add(self.timeout)?;
         Some(self.cap.instant().map_or(next, |cap| next.min(cap + waited)))
     }
-}
 
-impl Timer {
     /// Returns whether a call that reached its deadline has reported progress recently. If so, it exceeded its total
     /// time, not the time without progress.
     fn is_total(&self, now: Instant) -> bool {

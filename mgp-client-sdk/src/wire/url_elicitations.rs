@@ -20,8 +20,8 @@ const MAX_ELICITATIONS: usize = 256;
 /// The maximum number of completions per connection that arrived before their elicitation; the oldest is dropped first.
 const MAX_EARLY: usize = 32;
 
-/// The maximum length of the id of a completion that is kept for its elicitation, in bytes.
-const MAX_EARLY_ID_BYTES: usize = 256;
+/// The maximum length in bytes of the id of an elicitation or completion that is stored.
+const MAX_ID_BYTES: usize = 256;
 
 /// The time for which the completion of an unknown elicitation is kept. The refusal that names the elicitation arrives
 /// at about the same time, but is processed later, because it passes through the layers of its call.
@@ -95,7 +95,11 @@ impl UrlElicitations {
         }
     }
 
+    /// Stores the caller of an elicitation, unless the id is too long: the server chooses it.
     fn insert(&self, id: String, caller: &Context, peer: &Peer) {
+        if id.len() > MAX_ID_BYTES {
+            return;
+        }
         let mut cx = caller.clone();
         // The call's context points to the server; the notification is sent back to the caller.
         cx.peer = peer.clone();
@@ -131,7 +135,7 @@ impl UrlElicitations {
 impl Elicitations {
     /// Stores the completion of an elicitation that might be stored soon.
     fn keep_early(&mut self, params: &ElicitationCompleteParams) {
-        if params.elicitation_id.len() > MAX_EARLY_ID_BYTES {
+        if params.elicitation_id.len() > MAX_ID_BYTES {
             return;
         }
         if self.early.len() >= MAX_EARLY {
@@ -159,6 +163,24 @@ impl OpenElicitation {
                 tokio::time::sleep_until(stored_at + NOTIFY_DELAY).await;
                 cx.peer.send(call).await.map(drop)
             });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mgp_types::service::{Principal, Scope, ScopeKind};
+
+    use super::*;
+
+    #[test]
+    fn an_elicitation_with_an_excessive_id_is_not_stored() {
+        let scope = Scope::new(ScopeKind::Connection);
+        let caller = Context::new(Peer::none(), scope, Principal::local());
+        let elicitations = UrlElicitations::default();
+        for (length, stored) in [(MAX_ID_BYTES + 1, 0), (MAX_ID_BYTES, 1)] {
+            elicitations.insert("e".repeat(length), &caller, &caller.peer);
+            assert_eq!(elicitations.0.lock().open.len(), stored, "{length}");
         }
     }
 }

@@ -55,7 +55,8 @@ async fn configured_credentials_are_not_sent_to_another_issuer() {
         world.call(&oauth(), "").await.unwrap();
         world.set(|s| s.issuers = vec![TWO]);
         world.revoke();
-        // A new client with the same store, as in another process, does not send them either.
+        // A new client with the same store, as in another process, does not send the stored credentials to the second
+        // issuer either.
         let error = world.call(&oauth(), "").await.unwrap_err();
         assert!(
             error.message().contains("the credentials are for `https://one.example`"),

@@ -16,7 +16,7 @@ fn offers() -> Value {
     json!({ "dpop_signing_alg_values_supported": ["RS256", "ES256"] })
 }
 
-/// An authorization server that offers `DPoP`, and a server that requires it.
+/// Creates a world whose authorization server offers `DPoP`, and whose protected server requires it.
 fn bound(set: impl FnOnce(&mut Switches)) -> Arc<World> {
     World::new(|s| {
         (s.server, s.schemes) = (offers(), &["DPoP"]);

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use futures_util::FutureExt as _;
-use futures_util::future::join_all;
-use mgp_client_sdk::auth::{MemoryTokens, OAuth};
-use mgp_transport::http::Credentials as _;
-use mgp_types::ErrorCode;
+use futures_util::future::{join, join_all};
+use mgp_client_sdk::auth::{MemoryTokens, OAuth, TokenStore as _};
+use mgp_transport::http::{CredentialRefusal, Credentials as _};
+use mgp_types::{ErrorCode, RpcError};
 
 use crate::world::{SERVER, World};
 
@@ -50,7 +50,7 @@ async fn a_token_is_renewed_before_the_server_refuses_it() {
     let oauth = world.oauth().store(Arc::clone(&store));
     world.set(|s| s.expires_in = Some(0));
     // The client logs in, and gets tokens that expire at once.
-    let refusal = mgp_transport::http::CredentialRefusal::new(401, vec![], None);
+    let refusal = CredentialRefusal::new(401, vec![], None);
     oauth.handle_refusal(refusal).await.unwrap();
     world.set(|s| s.expires_in = Some(3600));
     let renewed = oauth.authorization().await.unwrap();
@@ -62,7 +62,6 @@ async fn a_token_is_renewed_before_the_server_refuses_it() {
 
 #[tokio::test]
 async fn an_expired_login_survives_a_move_of_the_metadata() {
-    use mgp_transport::http::CredentialRefusal;
     let world = World::new(|s| (s.refreshes, s.expires_in) = (true, Some(0)));
     let oauth = world.oauth();
     let at = "https://mcp.example/.well-known/oauth-protected-resource/mcp";
@@ -102,6 +101,67 @@ async fn many_calls_share_one_failure() {
         assert!(call.unwrap_err().message().contains("access_denied"));
     }
     assert_eq!(world.logins().len(), 1, "a person who declines is asked once");
+}
+
+/// Lets one call request more scopes, which the person declines, while another call has to replace its token. Returns
+/// the outcomes of both.
+async fn decline_more_scopes(world: &Arc<World>) -> (Result<(), RpcError>, Result<(), RpcError>) {
+    let oauth = world.oauth();
+    world.call(&oauth, "").await.unwrap();
+    world.set(|s| s.login = crate::world::Login::Denied);
+    let shown = oauth.authorization().await.unwrap();
+    let refusal = |status, challenge: &str| {
+        CredentialRefusal::new(status, vec![challenge.to_owned()], shown.clone())
+    };
+    let lacks_scope = refusal(403, "Bearer error=\"insufficient_scope\", scope=\"more\"");
+    let expired = refusal(401, "Bearer error=\"invalid_token\"");
+    join(oauth.handle_refusal(lacks_scope), oauth.handle_refusal(expired)).await
+}
+
+/// Regression test: the call that only needed a refreshed token failed with the error of the other call's login.
+#[tokio::test]
+async fn a_declined_login_for_more_scopes_does_not_fail_another_call() {
+    let world = World::new(|s| s.refreshes = true);
+    let (declined, renewed) = decline_more_scopes(&world).await;
+    assert!(declined.unwrap_err().message().contains("access_denied"));
+    renewed.unwrap();
+    assert_eq!(world.logins().len(), 2);
+    assert_eq!(world.tokens().last().unwrap()["grant_type"], "refresh_token");
+}
+
+#[tokio::test]
+async fn a_person_who_declined_more_scopes_is_not_asked_again_for_another_call() {
+    let world = World::new(|_| {});
+    let (declined, refused) = decline_more_scopes(&world).await;
+    for error in [declined.unwrap_err(), refused.unwrap_err()] {
+        assert!(error.message().contains("access_denied"), "{error}");
+    }
+    assert_eq!(world.logins().len(), 2);
+}
+
+/// Regression test: during a login for more scopes, which can take minutes, a call waited if its token was about to
+/// expire.
+#[tokio::test]
+async fn a_call_with_a_valid_token_does_not_wait_for_a_login_for_more_scopes() {
+    let world = World::new(|s| s.refreshes = true);
+    let earlier = world.oauth();
+    world.call(&earlier, "").await.unwrap();
+    let mut entry = earlier.entry().unwrap();
+    let tokens = entry.tokens.as_mut().unwrap();
+    tokens.expires_at = Some(tokens.issued_at + 20);
+    tokens.issued_at -= 3_600;
+    let store = Arc::new(MemoryTokens::new());
+    store.save(entry).await.unwrap();
+    // The token is valid for 20 more seconds, and cannot be renewed.
+    world.set(|s| s.token_fault = Some((503, "")));
+    let oauth = world.oauth().store(Arc::clone(&store));
+    let shown = oauth.authorization().await.unwrap();
+    let challenge = "Bearer error=\"insufficient_scope\", scope=\"more\"".to_owned();
+    let refusal = CredentialRefusal::new(403, vec![challenge], shown.clone());
+    let mut login = Box::pin(oauth.handle_refusal(refusal));
+    assert!(login.as_mut().now_or_never().is_none());
+    assert!(shown.is_some());
+    assert_eq!(oauth.authorization().now_or_never().unwrap().unwrap(), shown);
 }
 
 #[tokio::test]
@@ -200,7 +260,6 @@ async fn a_forgotten_client_registers_again() {
 
 #[tokio::test]
 async fn a_server_that_refuses_all_tokens_is_given_up() {
-    use mgp_transport::http::CredentialRefusal;
     let world = World::new(|_| {});
     let oauth = world.oauth();
     let mut tries = 0;

@@ -18,7 +18,7 @@ async fn a_revocation_ends_the_refresh_token_and_the_access_token() {
         let oauth = world.oauth();
         world.call(&oauth, "").await.unwrap();
         let entry = oauth.entry().unwrap();
-        // Another process revokes what this one has obtained.
+        // New credentials, as in another process, can revoke the tokens of a stored entry.
         OAuth::new(SERVER, world.fetcher()).revoke(&entry).await.unwrap();
         let asked = world.log().into_iter().filter(|line| line.ends_with(ENDPOINT)).count();
         assert_eq!(asked, 2, "{method}");

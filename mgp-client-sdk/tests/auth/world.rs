@@ -331,7 +331,7 @@ impl World {
         let mut answer = json!({"client_id": id, "token_endpoint_auth_method": switches.method});
         if let Some(secret) = secret {
             answer["client_secret"] = secret.into();
-            // The member of RFC 7591 means that the secret does not expire. Some authorization servers send text.
+            // In RFC 7591, 0 means that the secret does not expire. Some authorization servers send the number as text.
             answer["client_secret_expires_at"] = "0".into();
         }
         FetchResponse::new(201, answer.to_string())
@@ -555,7 +555,7 @@ struct WorldFetcher(Arc<World>);
 #[async_trait]
 impl Fetch for WorldFetcher {
     async fn fetch(&self, request: FetchRequest) -> Result<FetchResponse, FetchError> {
-        // Other tasks run in between, as on a network.
+        // Let other tasks run before the answer, as on a network.
         tokio::task::yield_now().await;
         if self.0.switches().unreachable == Some(&*request.url) {
             return Err(FetchError::Failed { url: request.url, why: "refused".to_owned() });
@@ -564,7 +564,7 @@ impl Fetch for WorldFetcher {
     }
 }
 
-/// The browser of this world.
+/// The person's browser, which logs in at the authorization servers of the world.
 pub(crate) struct Person(pub(crate) Arc<World>);
 
 #[async_trait::async_trait]

@@ -15,7 +15,7 @@ use crate::script::plain;
 
 const HELLO: &str = r#"read -r _; printf '%s\n' '{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"sh","version":"1"}}}'; read -r _; "#;
 
-/// A server written in shell that completes the handshake.
+/// Returns a server written in shell that completes the handshake, and then runs `script`.
 fn shell(script: &str) -> ChildCommand {
     ChildCommand::new("sh")
         .args(["-c", &format!("{HELLO}{script}")])

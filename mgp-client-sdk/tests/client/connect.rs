@@ -205,7 +205,7 @@ async fn only_handled_requests_are_offered() {
 
 #[tokio::test]
 async fn a_server_of_the_first_specification_is_understood() {
-    // Such a server accepts the offered extensions whose names it knows; it knows nine names.
+    // A server of the first specification knows nine extensions, and accepts the offered ones among them.
     let mgp = json!({ "version": "0.1.0", "extensions": ["security", "streaming"] });
     let builder = Client::builder("c", "1");
     let (client, _script) = Script::legacy(builder, json!({ "mgp": mgp })).await;

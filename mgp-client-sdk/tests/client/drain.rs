@@ -76,7 +76,7 @@ async fn both_eras_are_notified_of_a_drain_and_finish_their_calls() {
     }
 }
 
-/// Stores the states it receives.
+/// A handler that stores the states that it receives.
 struct StateLog(ReceivedStates);
 
 impl ClientHandler for StateLog {

@@ -236,6 +236,36 @@ async fn a_refused_subscription_changes_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_failed_unsubscription_can_be_repeated() {
+    let (builder, _received) = hearing(plain());
+    let (client, mut script) = Script::modern(builder, everything()).await;
+    let old = opened(&mut script).await;
+    agree(&mut script, &old).await;
+    let served = async {
+        let new = opened(&mut script).await;
+        agree(&mut script, &new).await;
+        assert_eq!(script.read().await.unwrap()["method"], "notifications/cancelled");
+    };
+    let (done, ()) = tokio::join!(client.subscribe("file:///a"), served);
+    done.unwrap();
+    let refused = async {
+        let new = opened(&mut script).await;
+        script.refuse(&new, json!({ "code": 3001, "message": "busy" })).await;
+    };
+    let (failed, ()) = tokio::join!(client.unsubscribe("file:///a"), refused);
+    assert_eq!(failed.unwrap_err().message(), "busy");
+    let served = async {
+        let new = opened(&mut script).await;
+        agree(&mut script, &new).await;
+        new["params"]["notifications"]["resourceSubscriptions"].clone()
+    };
+    let repeated = async { tokio::join!(client.unsubscribe("file:///a"), served) };
+    let (done, left) = timeout(Duration::from_mins(1), repeated).await.unwrap();
+    done.unwrap();
+    assert_eq!(left, Value::Null);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_repeated_subscription_reports_that_the_stream_is_lost() {
     let (client, mut script) = Script::modern(plain(), everything()).await;
     let served = async {
@@ -251,7 +281,7 @@ async fn a_repeated_subscription_reports_that_the_stream_is_lost() {
     sleep(Duration::from_millis(10)).await;
     let error = client.subscribe("file:///a").await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::METHOD_NOT_FOUND);
-    // The subscription remains.
+    // The subscription remains, so the client asks for it when it tries again to open the stream.
     let request = opened(&mut script).await;
     assert_eq!(request["params"]["notifications"]["resourceSubscriptions"], json!(["file:///a"]));
     agree(&mut script, &request).await;

@@ -13,7 +13,7 @@ use mgp_transport::duplex;
 use mgp_types::mgp::{Extension, ExtensionSet, Permission};
 use mgp_types::service::{Context, PeerInfo};
 
-/// Decides after a while, and counts how often it was asked.
+/// A gate that decides after a while, and counts how often it was asked.
 struct After {
     time: Duration,
     verdict: ConnectDecision,

@@ -162,7 +162,7 @@ async fn rounds_carry_answers_and_state_and_are_bounded() {
         script
     });
     let error = client.call("t").arg("a", 1).await.unwrap_err();
-    assert_eq!(error.message(), "the server asked back more than 2 times");
+    assert_eq!(error.message(), "the server asked questions in more than 2 rounds (`max_rounds`)");
     assert_eq!(asked.load(Ordering::Relaxed), 2, "answers that would not be sent are not obtained");
 
     // A raw call returns the questions themselves.

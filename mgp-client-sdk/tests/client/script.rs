@@ -55,7 +55,7 @@ impl Script {
         self.serve("server/discover", result).await
     }
 
-    /// A client connected to a legacy server with these capabilities.
+    /// Connects a client to a legacy server with these capabilities.
     pub(crate) async fn legacy(builder: ClientBuilder, capabilities: Value) -> (Client, Self) {
         let (end, mut script) = Self::new();
         let builder = builder.era(EraChoice::Legacy);
@@ -64,7 +64,7 @@ impl Script {
         (client.unwrap(), script)
     }
 
-    /// A client connected to a modern server with these capabilities.
+    /// Connects a client to a modern server with these capabilities.
     pub(crate) async fn modern(builder: ClientBuilder, capabilities: Value) -> (Client, Self) {
         let (end, mut script) = Self::new();
         let builder = builder.era(EraChoice::Modern);

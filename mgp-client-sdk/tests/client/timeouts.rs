@@ -36,6 +36,13 @@ async fn a_time_out_cancels_at_the_server() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_handshake_can_be_without_a_time_limit() {
+    let builder = plain().init_timeout(Duration::MAX);
+    let (client, _script) = Script::legacy(builder, json!({})).await;
+    assert!(!client.is_closed());
+}
+
+#[tokio::test(start_paused = true)]
 async fn dropping_a_call_cancels_at_the_server() {
     let (client, mut script) = Script::modern(plain(), json!({})).await;
     let dropped = timeout(Duration::from_millis(5), client.call("slow").send()).await;
@@ -110,7 +117,7 @@ async fn the_time_in_which_the_client_answers_a_question_does_not_count() {
                 script.answer(&call, json!({ "content": [] })).await;
             }
         }
-        // The connection stays open.
+        // Keep the connection open, although the second call gets no answer.
         std::future::pending::<()>().await;
         drop(script);
     });

@@ -51,7 +51,7 @@ async fn a_cut_stream_is_opened_again_and_closed_with_the_client() {
     let hook = Arc::clone(&heard);
     let client = client()
         .config(|config| config.listen.retry = Duration::from_millis(20))
-        // The stream of changes does not count as a running call.
+        // One request at a time is enough, because the stream of changes does not count as a running call.
         .http(|http| http.requests = 1)
         .on_change(move |what| hook.lock().unwrap().push(what.clone()))
         .connect_url(&server.url)

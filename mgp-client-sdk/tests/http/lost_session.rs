@@ -29,7 +29,7 @@ fn lost(seen: &Received) -> Option<Response> {
     (calls(seen, "lose") && session(seen) == Some("s-1")).then(|| status(404))
 }
 
-/// Messages in the second session that refer to the first.
+/// Returns the messages in the second session that refer to the first.
 fn strays(server: &Server) -> Vec<Received> {
     let is_stray = |seen: &Received| {
         session(seen) == Some("s-2")
@@ -168,6 +168,28 @@ async fn notifications_arrive_after_an_idle_session_was_lost() {
     assert!(strays(&server).is_empty(), "{:?}", strays(&server));
 }
 
+/// Regression test: the client waited without limit for the answer to the handshake of the new session, and each later
+/// call waited for that handshake.
+#[tokio::test]
+async fn a_handshake_without_an_answer_is_repeated_after_an_idle_session_was_lost() {
+    let (word, handshakes) = (Arc::new(Notify::new()), AtomicUsize::new(0));
+    let server = quiet(&word, move |seen| {
+        let is_second =
+            seen.method() == "initialize" && handshakes.fetch_add(1, Ordering::SeqCst) == 1;
+        is_second.then(|| events([Step::Hold]))
+    })
+    .await;
+    let client = client()
+        .http(|http| http.message_timeout = Duration::from_secs(1))
+        .connect_url(&server.url)
+        .await
+        .unwrap();
+    word.notify_one();
+    server.wait_for(|seen| seen.verb == "GET" && session(seen) == Some("s-2")).await;
+    assert_eq!(client.call("t").await.unwrap().to_text(), "done");
+    assert_eq!(server.count("initialize"), 3);
+}
+
 #[tokio::test]
 async fn a_404_for_an_unknown_method_opens_no_new_session() {
     let server =
@@ -179,7 +201,7 @@ async fn a_404_for_an_unknown_method_opens_no_new_session() {
     assert_eq!((server.count("initialize"), server.count("tools/call")), (1, 2));
 }
 
-/// The servers of the examples of an official SDK report a lost session with such a text.
+/// The example servers of an official SDK report a lost session with status 400 and a text like the one below.
 #[tokio::test]
 async fn a_text_with_status_400_about_the_session_opens_a_new_session() {
     let server = Server::legacy(|seen| {

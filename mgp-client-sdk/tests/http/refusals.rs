@@ -13,7 +13,7 @@ fn challenge(code: u16, challenge: &str) -> Response {
     Response::Whole(code, vec![("WWW-Authenticate", challenge.to_owned())], "", String::new())
 }
 
-/// Sends `Bearer n`, with a greater number after each refusal.
+/// Credentials that send `Bearer n`, with a greater number after each refusal.
 #[derive(Clone, Default)]
 struct Counting {
     shown: Arc<AtomicUsize>,
@@ -117,7 +117,7 @@ async fn a_refusal_without_a_json_rpc_error_has_the_text_of_the_server() {
     }
 }
 
-/// A client that speaks only the modern era must not report these errors as an unsupported version.
+/// A client that speaks only the modern era must report the server's error, and not an unsupported version.
 #[tokio::test]
 async fn a_modern_client_reports_the_real_error() {
     let body = |code: i32, why: &str| {
@@ -218,8 +218,13 @@ async fn a_redirect_is_followed_once_and_only_on_the_same_origin() {
         Response::Whole(302, vec![("Location", "/x".to_owned())], "", String::new())
     })
     .await;
-    client().connect_url(&gone.url).await.unwrap_err();
+    let error = client().connect_url(&gone.url).await.unwrap_err();
+    let whole = gone.url.replace("/mcp", "/x");
+    assert!(error.to_string().contains(&format!("`{whole}`")), "{error}");
     assert_eq!(gone.seen().len(), 1);
+    let nowhere = Server::start(|_| status(300)).await;
+    let error = client().connect_url(&nowhere.url).await.unwrap_err();
+    assert!(error.to_string().contains("refuses the request (HTTP 300"), "{error}");
 }
 
 #[tokio::test]

@@ -123,7 +123,7 @@ async fn a_session_that_is_lost_again_is_an_error() {
     let error = client.call("t").await.unwrap_err();
     assert!(error.to_string().contains("session"), "{error}");
     assert_eq!((runs.load(Ordering::SeqCst), server.count("initialize")), (0, 2));
-    // A call after the failed one may succeed.
+    // The server refuses only the first two requests of the call, so a later call succeeds.
     assert_eq!(client.call("t").await.unwrap().to_text(), "ran");
 }
 

@@ -43,7 +43,9 @@ async fn bound(server: Server) -> SocketAddr {
 }
 
 async fn connect(address: SocketAddr, era: EraChoice) -> Client {
-    let builder = Client::builder("c", "1").era(era).extension(ResumeLayer::new());
+    // The longest duration means no limit; adding it to a time must not overflow.
+    let resume = ResumeLayer::new().max_wait(Duration::MAX);
+    let builder = Client::builder("c", "1").era(era).extension(resume);
     builder.connect_url(format!("http://{address}/mcp")).await.unwrap()
 }
 

@@ -7,10 +7,11 @@ use crate::world::{Raw, Received};
 
 #[tokio::test]
 async fn odd_chunks_are_dropped_and_the_result_counts() {
-    // The text of a chunk whose `request_id` is the number of the request as text counts.
+    // Of the chunks below, only one is valid: the one with the text `b`, whose `request_id` is the request's number as
+    // a string.
     for (capabilities, text) in [
         (r#"{"mgp":{"version":"0.3.0","extensions":["streaming"]}}"#, "b"),
-        // One implementation sends all its extensions in this member, whatever the client offered.
+        // One implementation sends all its extensions in `experimental.mgp`, whatever the client offered.
         (
             r#"{"experimental":{"mgp":{"version":"0.6.0","extensions":["permissions","streaming"]}}}"#,
             "b",

@@ -12,7 +12,7 @@ use crate::world::{Alive, Received, cells, server, words};
 /// The maximum number of tasks of the HTTP connections for notifications; each connection has a task at both ends.
 const MAX_CONNECTION_TASKS: usize = 6;
 
-/// Prints the seed of a failed run.
+/// A guard that prints the seed of a run if the run fails.
 struct Seed(u64);
 
 impl Drop for Seed {
@@ -106,7 +106,7 @@ async fn one(mut dice: Random) {
         let held = server.kept_bytes() + client.inbox_bytes();
         (alive.now(), server.running(), client.pending(), held, spawned)
     };
-    // The numbers are those of tools, calls, requests, bytes and tasks.
+    // Nothing is left of the tools, calls, requests, bytes and tasks that `left` counts.
     until_shown(|| (left() == (0, 0, 0, 0, 0), (cell, left()))).await;
 }
 

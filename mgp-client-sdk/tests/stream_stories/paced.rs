@@ -143,7 +143,7 @@ async fn a_slow_reader_has_a_prefix_and_the_whole_result() {
 
 #[tokio::test]
 async fn a_reader_that_pauses_slows_down_its_server_and_loses_nothing() {
-    // More than the 4,096 chunks that wait for a reader at most.
+    // This is more than the maximum of 4,096 chunks that wait for a reader.
     const WORDS: usize = 6_000;
     for cell in cells() {
         let alive = Alive::default();

@@ -51,13 +51,13 @@ fn the_killing() {
 
 #[derive(Clone, Copy, Debug)]
 enum Moment {
-    /// As soon as there is a process.
+    /// The server is killed as soon as its process exists.
     Start,
-    /// During the handshake, or a little later.
+    /// The server is killed during the handshake, or a little later.
     Handshake,
-    /// While calls run.
+    /// The server is killed while calls run.
     Call,
-    /// While it is idle.
+    /// The server is killed while it is idle.
     Idle,
 }
 

@@ -58,7 +58,7 @@ async fn a_server_that_exits_is_restarted_and_called_again() {
     let error = first.call("echo").await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::SERVER_NOT_READY);
     assert_eq!(error.message(), "server `echo` is stopped; start it first");
-    // A person may start it again.
+    // A person may start the stopped server again.
     server.start().await;
     assert_eq!(say(&server.ready().await.unwrap(), "four").await.unwrap(), "four");
 }

@@ -15,7 +15,7 @@ use tokio::time::timeout;
 /// The time-out of waits in these tests.
 pub(crate) const WAIT_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// The server with one tool that repeats its input.
+/// Returns the command of the server `echo`, whose only tool repeats its input.
 pub(crate) fn echo() -> ChildCommand {
     ChildCommand::new(example("mgp-server-sdk", "echo"))
 }
@@ -58,7 +58,7 @@ pub(crate) fn always(max_restarts: u32) -> SuperviseConfig {
     config
 }
 
-/// A legacy client of a server named `files`, and its audit log.
+/// Returns the builder of a legacy client for a server named `files`, and the client's audit log.
 pub(crate) fn recorded() -> (ClientBuilder, Arc<MemoryAudit>) {
     let log = Arc::new(MemoryAudit::new());
     let builder = Client::builder("test", "1").era(EraChoice::Legacy).server_id("files");

@@ -243,14 +243,14 @@ impl Seen {
         let first = self.handshake().or_else(|| self.requests().next().map(|(_, first)| first));
         let Some(first) = first.cloned() else { return };
         // Modern clients introduce themselves in the metadata of each request.
-        let of = |legacy: &str, modern: &str| {
-            let modern = format!("/params/_meta/io.modelcontextprotocol~1{modern}");
-            let value = first.pointer(&format!("/params/{legacy}"));
+        let of = |member: &str| {
+            let modern = format!("/params/_meta/io.modelcontextprotocol~1{member}");
+            let value = first.pointer(&format!("/params/{member}"));
             value.or_else(|| first.pointer(&modern))?.as_str().map(str::to_owned)
         };
-        self.subject.name = of("clientInfo/name", "clientInfo/name");
-        self.subject.version = of("clientInfo/version", "clientInfo/version");
-        self.subject.revisions.extend(of("protocolVersion", "protocolVersion"));
+        self.subject.name = of("clientInfo/name");
+        self.subject.version = of("clientInfo/version");
+        self.subject.revisions.extend(of("protocolVersion"));
         if let Some(offer) = mgp_offered(&first) {
             self.subject.mgp_version = offer["version"].as_str().map(str::to_owned);
             let names = offer["extensions"].as_array().into_iter().flatten();
@@ -279,7 +279,7 @@ fn initialize(seen: &Seen) -> Result<bool, Wrong> {
     if LEGACY_REVISIONS.contains(&revision) {
         return Ok(true);
     }
-    Err(format!("`{revision}` is no revision with `initialize`"))
+    Err(format!("`{revision}` is not a revision with `initialize`"))
 }
 
 fn initialized(seen: &Seen) -> Result<bool, Wrong> {
@@ -333,7 +333,7 @@ fn envelopes(seen: &Seen) -> Result<bool, Wrong> {
 }
 
 fn only_messages(seen: &Seen) -> Result<bool, Wrong> {
-    seen.garbage.first().map_or(Ok(true), |text| Err(format!("this is no message: {text}")))
+    seen.garbage.first().map_or(Ok(true), |text| Err(format!("this is not a message: {text}")))
 }
 
 fn answers_ping(seen: &Seen) -> Result<bool, Wrong> {

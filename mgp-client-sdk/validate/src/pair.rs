@@ -57,7 +57,7 @@ pub async fn judge_pair(
     stop: impl Future<Output = ()>,
 ) -> Report {
     let mut pair = Pair::default();
-    // The client has time limits of its own.
+    // Connect without a time limit, because the client has time limits of its own.
     let connected = match server.open(None) {
         Ok(link) => {
             let mut client = of_this_process();
@@ -146,7 +146,7 @@ impl Pair {
             Received::Unanswered(id, _) if self.recording.is_cancelled(&id) => None,
             Received::Unanswered(id, reason) => {
                 kept(&mut self.garbage, &reason);
-                // Without an answer, the client would wait for one.
+                // Send an error in place of the missing answer, because the client would wait for one.
                 let message = format!("the server did not answer: {reason}");
                 let error = json!({ "code": -32603, "message": message });
                 Some(Sent::Message(json!({ "jsonrpc": "2.0", "id": id, "error": error })))
@@ -197,10 +197,7 @@ impl Pair {
                 });
             }
         }
-        let is_chosen = |id: &str| {
-            options.only.is_empty() || options.only.iter().any(|only| id.starts_with(only))
-        };
-        results.retain(|result| is_chosen(result.rule.id));
+        results.retain(|result| options.selects(result.rule.id));
         let mut report = Report::new(subject, results);
         report.client = Some(self.client.subject);
         report
@@ -253,7 +250,7 @@ fn why_not(rule: &Rule, session: &Session) -> Option<&'static str> {
     } else if offers_mgp && rule.info.id.starts_with("mgp.silence.") {
         Some("the client offers MGP")
     } else if rule.info.id == "mcp.tools.stable" && changes() {
-        Some("the server said that its list changed")
+        Some("the server reported that its list changed")
     } else {
         None
     }

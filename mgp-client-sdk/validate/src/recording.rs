@@ -380,7 +380,7 @@ mod tests {
         }
         for (id, name) in [(1, "a"), (2, "b")] {
             let (_, _, notices) = recording.recall("tools/call", &call(name)).unwrap();
-            // A token or an id of no request is kept, because the rules judge it.
+            // A message with a progress token or an id that belongs to no request is kept, because the rules judge it.
             let expected = [progress(name), progress("c"), chunk(id), chunk(3), log.clone()];
             assert_eq!(notices, expected, "{name}");
         }

@@ -2,9 +2,10 @@
 
 use futures_util::future::BoxFuture;
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::json::Wrong;
-use crate::session::{Session, Setup};
+use crate::session::{Answer, Options, Session, Setup};
 
 /// The level of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
@@ -79,6 +80,35 @@ pub(crate) fn skip(reason: &str) -> Outcome {
 /// Fails a rule unless a condition holds.
 pub(crate) fn ensure(holds: bool, wrong: impl FnOnce() -> String) -> Check {
     if holds { Ok(()) } else { Err(Outcome::Failed(wrong())) }
+}
+
+impl Options {
+    /// Returns whether the rule with this name is to be checked.
+    pub(crate) fn selects(&self, id: &str) -> bool {
+        self.only.is_empty() || self.only.iter().any(|only| id.starts_with(only.as_str()))
+    }
+}
+
+impl Answer {
+    /// Checks that the answer is an error with one of these codes; `what` describes the request.
+    pub(crate) fn check_error(self, what: &str, codes: &[i64]) -> Check {
+        self.error(what, codes)?;
+        Ok(())
+    }
+}
+
+/// Skips a rule if the server declares no tools.
+pub(crate) fn needs_tools(session: &Session) -> Check {
+    match session.capability("tools") {
+        Some(_) => Ok(()),
+        None => Err(skip("the server declares no tools")),
+    }
+}
+
+/// Returns a tool that the judge is allowed to call, and its arguments; skips the rule if there is none.
+pub(crate) async fn callable_tool(session: &mut Session) -> Result<(String, Value), Outcome> {
+    let callable = session.callable().await?;
+    callable.ok_or_else(|| skip("no tool may be called: name one with `--tool`"))
 }
 
 /// A rule about servers.

@@ -41,13 +41,7 @@ pub async fn judge_server(target: &Target, options: &Options) -> Report {
         return Report::new(judge.subject, vec![result]);
     }
     let mut results = Vec::new();
-    for rule in rules::all() {
-        let id = rule.info.id;
-        if !options.only.is_empty()
-            && !options.only.iter().any(|only| id.starts_with(only.as_str()))
-        {
-            continue;
-        }
+    for rule in rules::all().filter(|rule| options.selects(rule.info.id)) {
         results.push(judge.play(rule).await);
     }
     let sessions = judge.sessions.into_values().flatten();
@@ -68,7 +62,7 @@ impl Judge<'_> {
     async fn cannot_connect(&mut self) -> Option<Wrong> {
         let legacy = self.session(Setup::Legacy).await.err().cloned()?;
         let modern = self.session(Setup::Modern).await.err().cloned()?;
-        // A program that cannot be started fails alike in both eras.
+        // A program that cannot be started fails alike in both eras, so the reason is returned only once.
         Some(if legacy == modern { legacy } else { format!("{legacy}; {modern}") })
     }
 

@@ -159,7 +159,7 @@ pub(crate) struct Session {
     pub(crate) offered: Vec<String>,
     /// The last message in each direction, as evidence.
     last: (Value, Value),
-    /// If set, the requests of the rules are answered from this recording, and not over a connection.
+    /// If set, the requests that rules send are answered from this recording instead of by a peer.
     pub(crate) recording: Option<Recording>,
 }
 
@@ -309,7 +309,7 @@ impl Session {
     pub(crate) async fn send(&mut self, message: Value) {
         self.miss();
         if message.get("id").is_some() {
-            // An earlier answer does not belong to this request.
+            // Forget the last answer, because it does not belong to this request.
             self.last.1 = Value::Null;
         }
         self.last.0 = message.clone();
@@ -327,7 +327,7 @@ impl Session {
         }
     }
 
-    /// Waits for the answer with an id.
+    /// Waits for the answer to the request with this id.
     pub(crate) async fn answer_to(&mut self, id: &Value, method: &str) -> Result<Answer, Wrong> {
         let deadline = Instant::now() + self.timeout;
         let mut stray = String::new();
@@ -520,7 +520,9 @@ impl Session {
             }
             let page = answer?.result("tools/list")?;
             all.extend(crate::json::list(&page, "tools")?.iter().cloned());
-            match page.get("nextCursor").filter(|cursor| !cursor.is_null()) {
+            let next = page.get("nextCursor").filter(|cursor| !cursor.is_null());
+            // Many legacy servers send an empty cursor with the last page.
+            match next.filter(|cursor| self.setup.is_modern() || **cursor != "") {
                 Some(cursor) => params = json!({ "cursor": cursor }),
                 None => break,
             }

@@ -1,6 +1,7 @@
 //! Tests of differences and of hot reload.
 
 use std::fs;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -80,6 +81,15 @@ fn order_is_no_difference_and_agents_come_and_go() {
     assert_eq!(agents, [("x", false), ("y", true), ("z", true)]);
 }
 
+/// Writes a file with the server `a`, and returns a watcher that has loaded it.
+async fn watched(file: &Path, store: Arc<MemoryStore>) -> ConfigWatcher {
+    fs::write(file, "[[servers]]\nid = 'a'\ncommand = 'a'\n").unwrap();
+    let trust = Trust::new(store);
+    let sources = Sources::single(file);
+    let loaded = sources.load(&trust).await.unwrap();
+    ConfigWatcher::new(sources, trust, &loaded)
+}
+
 /// Waits for the next report of a reload; returns `None` if there is no report in time.
 async fn next(watcher: &mut ConfigWatcher) -> Option<Reloaded> {
     timeout(Duration::from_secs(10), watcher.next()).await.ok()
@@ -90,12 +100,8 @@ async fn files_are_watched_and_a_faulty_one_changes_nothing() {
     let folder = temp_dir();
     let file = folder.path().join("servers.toml");
     let write = |text: &str| fs::write(&file, text).unwrap();
-    write("[[servers]]\nid = 'a'\ncommand = 'a'\n");
     let store = Arc::new(MemoryStore::new());
-    let trust = Trust::new(store.clone());
-    let sources = Sources::single(&file);
-    let loaded = sources.load(&trust).await.unwrap();
-    let mut watcher = ConfigWatcher::new(sources, trust, &loaded);
+    let mut watcher = watched(&file, store.clone()).await;
     assert!(next(&mut watcher).await.is_none(), "nothing changed");
 
     write("[[servers]]\nid = 'a'\ncommand = 'a'\n[[servers]]\nid = 'bb'\ncommand = 'b'\n");
@@ -138,11 +144,7 @@ async fn a_file_that_is_changed_and_changed_back_before_the_first_look_is_report
     let folder = temp_dir();
     let file = folder.path().join("servers.toml");
     let write = |text: &str| fs::write(&file, text).unwrap();
-    write("[[servers]]\nid = 'a'\ncommand = 'a'\n");
-    let trust = Trust::new(Arc::new(MemoryStore::new()));
-    let sources = Sources::single(&file);
-    let loaded = sources.load(&trust).await.unwrap();
-    let mut watcher = ConfigWatcher::new(sources, trust, &loaded);
+    let mut watcher = watched(&file, Arc::new(MemoryStore::new())).await;
     // The watcher never sees this content, because the file is replaced below before the first poll.
     write("");
     let new = file.with_extension("new");
@@ -160,11 +162,7 @@ async fn a_server_that_is_switched_off_ends_even_if_its_entry_has_an_error() {
     let folder = temp_dir();
     let file = folder.path().join("servers.toml");
     let write = |text: &str| fs::write(&file, text).unwrap();
-    write("[[servers]]\nid = 'a'\ncommand = 'a'\n");
-    let trust = Trust::new(Arc::new(MemoryStore::new()));
-    let sources = Sources::single(&file);
-    let loaded = sources.load(&trust).await.unwrap();
-    let mut watcher = ConfigWatcher::new(sources, trust, &loaded);
+    let mut watcher = watched(&file, Arc::new(MemoryStore::new())).await;
     write("[[servers]]\nid = 'a'\ncommand = 3\nenabled = false\n");
     let Some(Reloaded::Changed(change, loaded)) = next(&mut watcher).await else {
         panic!("a change")

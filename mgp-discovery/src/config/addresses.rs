@@ -85,7 +85,7 @@ pub(super) fn no_proxy(kernel: &mut Reader<'_, '_, '_>) -> Vec<String> {
     let entries = kernel.texts("no_proxy");
     let mut hosts = entries.iter().flat_map(|entry| entry.split(',')).map(str::trim);
     if let Some(wrong) = hosts.find(|host| !host.is_empty() && !is_excludable(host)) {
-        // A URL with a user name can contain a password.
+        // Hide a URL with a user name, because it can contain a password.
         let shown = if wrong.contains('@') { "…".to_owned() } else { mgp_types::clip(wrong, 64) };
         let what = format!("has `{shown}`, which is not a host, domain or network");
         let remedy = "write e.g. \"a.example\", \".example.com\" or \"10.0.0.0/8\", without a port";

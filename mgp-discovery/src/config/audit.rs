@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use super::addresses;
-use super::parse::{cut, valid_id};
+use super::parse::valid_id;
 use super::table_reader::Reader;
 
 /// The maximum number of sinks in `[kernel.audit]`.
@@ -102,7 +102,7 @@ pub(super) fn audit_log(below: &mut Reader<'_, '_, '_>) -> AuditLogConfig {
             Some("never") => AuditFsync::Never,
             _ => AuditFsync::OnCheckpoint,
         },
-        keep: below.number("keep").filter(|keep| *keep > 0).map(cut),
+        keep: below.small_number("keep").filter(|keep| *keep > 0),
         intent: below.switch("intent").unwrap_or(true),
         arguments: match below.text("arguments").as_deref() {
             Some("names") => RecordedArguments::Names,
@@ -125,8 +125,7 @@ fn sinks(above: &mut Reader<'_, '_, '_>) -> BTreeMap<String, AuditSinkConfig> {
     let mut sinks = BTreeMap::new();
     for (name, item) in table.iter() {
         let Some(keys) = item.as_table_like().filter(|_| valid_id(name)) else {
-            let remedy =
-                "write `[kernel.audit.sinks.NAME]`, with letters, digits, `.`, `_` and `-`";
+            let remedy = "write `[kernel.audit.sinks.NAME]`; the name begins with a letter or digit, and has only letters, digits, `.`, `_` and `-`";
             above.error("sinks", "has an entry that is not a sink", Some(remedy.to_owned()));
             continue;
         };

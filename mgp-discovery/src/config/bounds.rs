@@ -49,6 +49,8 @@ impl ResultLimits {
     pub fn combine(kernel: &Self, agent: &Self, server: &Self) -> Self {
         let lower = |pick: fn(&Self) -> Option<u64>| {
             let own = [pick(agent), pick(server)];
+            // Zero means unlimited, so it must count as the highest limit: minus one, it wraps around to the highest
+            // number.
             own.into_iter().flatten().min_by_key(|max| max.wrapping_sub(1)).or(pick(kernel))
         };
         Self {

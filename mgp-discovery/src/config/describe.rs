@@ -59,14 +59,14 @@ fn bounds() -> String {
 const HEAD: &str = "\
 # Configuration
 
-This page is generated from the table of keys (`cargo xtask schema`).
+This page is generated from the table of keys (`cargo xtask schema`), and so is a JSON Schema for editors, [schema/mgp.toml.json](schema/mgp.toml.json).
 
 A configuration is a file `mgp.toml` in the folder of a project, and `~/.config/mgp/servers.toml` of the user.
 `$MGP_CONFIG_PATH` names a file that replaces both.
-Servers are merged by their id; the first entry wins.
+Servers are merged by their id: an entry of the project replaces yours, which `mgp trust` shows.
 
 A project's file has no effect until its exact content is approved (`mgp trust`); then it may add servers with at most the trust level `standard`, and nothing else.
-Only a kernel that starts in that folder reads the file; subfolders do not count. The kernel that hosts share keeps the files with which it started, and `mgp status` lists them under `config`. For a project, let its host start `mgp serve --stdio --state DIR` with a folder of its own, and approve the file with `mgp trust --state DIR`; grants and secrets are kept in that folder too. Run other commands with the same `--state DIR`, or set `MGP_STATE` in your shell ([A project](project.md)). With `--standalone` and the usual folder, this works only while no other kernel runs.
+Only a kernel that starts in that folder reads the file; subfolders do not count. The kernel that hosts share keeps the files with which it started, and `mgp status` lists them under `config`. So give the project a kernel with a state folder of its own ([A project](project.md)). With the usual state folder, `mgp serve --stdio --standalone` reads it too, but only while no other kernel runs.
 
 An unknown key is a warning that names the most similar known key.
 An error in a server's entry disables that server; an error anywhere else disables the file. A running kernel keeps the previous entry, or its whole previous configuration.

@@ -144,7 +144,7 @@ impl<'a> Report<'a> {
 /// Returns the line and the character of a byte position, both counted from 1.
 fn place(text: &str, at: usize) -> (usize, usize) {
     let before = text.as_bytes().get(..at).unwrap_or(text.as_bytes());
-    let line = 1 + before.split(|byte| *byte == b'\n').count().saturating_sub(1);
+    let line = before.split(|byte| *byte == b'\n').count();
     let begin = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
     (line, 1 + String::from_utf8_lossy(&before[begin..]).chars().count())
 }

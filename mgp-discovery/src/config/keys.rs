@@ -121,13 +121,13 @@ pub const KEYS: &[ConfigKey] = keys! {
         "extensions" KeyKind::Words(EXTENSIONS), "[]", "The extensions offered to the server; an empty list offers all that the kernel uses: `security`, `lifecycle`, `streaming`, `events`, `callbacks`.";
         "permissions_required" KeyKind::Words(PERMISSIONS), "[]", "The permissions that the server needs, known before it starts.";
         "trust_level" KeyKind::Word(TRUST), "standard", "The trust level of the server: a `trusted` server's own `security` declaration of a tool is taken as it is; at `standard` the tool's name and arguments count as well. At `experimental`, which is lower, declarations that would loosen a rule are ignored; all tools of a `sandboxed` server are dangerous. `core` is another name of `trusted`, `untrusted` of `sandboxed`. A project's file cannot set more than `standard`.";
-        "default_policy" KeyKind::Word(DEFAULTS), "opt-in", "The policy for agents without an access entry.";
-        "permission_policy" KeyKind::Word(APPROVAL), "", "The policy that decides the server's permissions, in place of the kernel's policy.";
+        "default_policy" KeyKind::Word(DEFAULTS), "opt-in", "The access of agents without an access entry: none with `opt-in`, all with `opt-out`.";
+        "permission_policy" KeyKind::Word(APPROVAL), "", "How the server's permissions are decided, in place of `kernel.permission_policy`.";
         "permissions" KeyKind::Words(PERMISSIONS), "[]", "The permissions granted to the server by this file.";
         "permission_limits" KeyKind::Table, "", "The limits of `permissions`: a call whose arguments are outside them is refused. Approvals in the terminal or by a person have limits of their own.";
         "permission_timeout_ms" KeyKind::Number(0, 86_400_000), "100", "How long a connection waits for a decision about its permissions, in milliseconds; then the decision is deferred. A start takes at most an hour in all.";
         "on_ungranted" KeyKind::Word(&["proceed", "close"]), "proceed", "What happens to a connection whose server lacks a permission it needs: `proceed` refuses only the calls that need it, `close` ends the connection. Connections to servers that do not speak MGP always proceed.";
-        "restart_policy" KeyKind::Word(RESTARTS), "on_failure", "When the server is restarted.";
+        "restart_policy" KeyKind::Word(RESTARTS), "on_failure", "When the server is restarted: with `on_failure` after it failed or was found unhealthy, with `always` also after a regular end.";
         "retry" KeyKind::Table, "", "The retries of calls that failed and may succeed later; without this table there are none.";
         "max_restarts" KeyKind::Number(0, 10_000), "5", "The maximum number of restarts of a program within the window. A server at a `url` is tried again without end.";
         "restart_window_secs" KeyKind::Number(1, 2_592_000), "300", "The window, in seconds.";
@@ -135,7 +135,7 @@ pub const KEYS: &[ConfigKey] = keys! {
         "backoff_max_ms" KeyKind::Number(1, 3_600_000), "30000", "The longest wait before a restart, in milliseconds.";
         "validators" KeyKind::WordMap(VALIDATORS), "{}", "The validator of single tools: `{tool = name}`.";
         "risk" KeyKind::WordMap(RISKS), "{}", "The risk of single tools: `{tool = level}`.";
-        "confirm" KeyKind::Word(&["moderate", "dangerous"]), "dangerous", "The lowest risk from which a call is confirmed.";
+        "confirm" KeyKind::Word(&["moderate", "dangerous"]), "dangerous", "The lowest risk at which a call needs a confirmation.";
         "isolation" KeyKind::Word(&["shared", "per_agent"]), "shared", "Whether agents share one instance or have one each.";
         "roots" KeyKind::Switch, "false", "Whether a server that agents share may ask the only connected agent with roots for them (MCP `roots`). A server may use them for all agents; with `isolation = \"per_agent\"` each instance asks its own agent anyway.";
         "traceparent" KeyKind::Switch, "false", "Whether calls of a server that does not speak MGP carry `_meta.traceparent` (OpenTelemetry), with the `tracestate` and `baggage` of the caller; others carry them anyway.";
@@ -168,7 +168,7 @@ pub const KEYS: &[ConfigKey] = keys! {
         "approval_timeout" KeyKind::Duration, "50s", "How long a call waits for an answer in `mgp approvals` if its agent shows no forms. After that it is refused with the id of the approval, which stays open.";
         "pass_env" KeyKind::Texts, "[]", "Environment variables of `mgp` that every configured program inherits, in addition to the basic ones, proxies and certificates. A final `*` matches the rest of a name. A change restarts these programs.";
         "extensions" KeyKind::Words(PROPOSALS), "", "The proposals (extensions beyond MGP) that callers may negotiate with the kernel: all of them without this key; `[]` offers none. Changes take effect at the next start.";
-        "permission_policy" KeyKind::Word(APPROVAL), "interactive", "The policy that decides permissions.";
+        "permission_policy" KeyKind::Word(APPROVAL), "interactive", "How permissions of servers are decided: `interactive` asks a person, `auto_approve` grants all, `deny_all` grants those in `permissions` and those that an operator approved, `config_only` exactly those in `permissions`.";
         "auto_approve_except" KeyKind::Words(PERMISSIONS), "[\"shell.execute\", \"code_execution\"]", "The permissions that `auto_approve` still asks for.";
         "tools_request" KeyKind::Switch, "false", "Whether `mgp_tools_request` is listed to all callers (§16.6); peers that negotiated `tool_discovery` always see it.";
         "surface" KeyKind::Word(Surface::WORDS), "auto", "The tools that are listed to agents: `direct` all, `search` those that find and call tools with the pinned ones and those in use, `categories` and `find` only those that find and call tools, with or without all categories; `auto` is `direct` while the definitions have at most `direct_tokens` or are shorter than `search`, else `search`.";
@@ -253,7 +253,7 @@ pub const KEYS: &[ConfigKey] = keys! {
     }
     "kernel.audit": {
         "dir" KeyKind::Text, "", "The folder of the log, relative to the state directory, or to your home with `~/`; the default is `audit` in the state directory. Another folder begins another log.";
-        "fsync" KeyKind::Word(&["always", "on_checkpoint", "never"]), "on_checkpoint", "When the log is flushed to the disk; with `always`, acknowledged records and the changes of the state survive a power cut.";
+        "fsync" KeyKind::Word(&["always", "on_checkpoint", "never"]), "on_checkpoint", "When the log is flushed to the disk: `on_checkpoint` at most 5 s after a record was written, `always` before the answer, so that acknowledged records and the changes of the state survive a power cut; with `never`, a log that lost records in a power cut is not opened.";
         "keep" KeyKind::Number(0, 1_000_000), "0", "The number of log files that are kept; `0` keeps all.";
         "arguments" KeyKind::Word(&["redacted", "names", "full"]), "redacted", "The part of a call's arguments that is recorded: `redacted` a digest and the length, `names` also the names of the arguments, `full` also their values, secrets included.";
         "intent" KeyKind::Switch, "true", "Whether the intent that a caller states with a call (`intent_hints`) is recorded, at most 512 bytes of it.";
@@ -274,7 +274,7 @@ pub const KEYS: &[ConfigKey] = keys! {
     "kernel.http.tokens": {
         "issuer" KeyKind::Text, "", "The issuer (`iss`) of the tokens: a URL, or any text if `keys` is set.";
         "resource" KeyKind::Text, "", "The URL at which clients reach the kernel, e.g. `https://mgp.example/mcp`; tokens must have it as audience. `http` only for this machine.";
-        "keys" KeyKind::Text, "", "The issuer's keys (JWKS): a URL, or a file relative to the state directory. The default is the URL in the issuer's metadata.";
+        "keys" KeyKind::Text, "", "The issuer's keys (JWKS): a URL, or a file relative to the state directory. Both are read again every 10 minutes, and if a token has an unknown key. The default is the URL in the issuer's metadata.";
         "audience" KeyKind::Texts, "[]", "Other names that tokens may have as audience.";
         "scopes" KeyKind::Texts, "[]", "Scopes that every token needs.";
         "operator_scope" KeyKind::Text, "", "The scope that makes a caller an operator; without it no token does. With another tenant than `local`, it is an operator of that tenant only.";

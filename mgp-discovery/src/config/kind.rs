@@ -115,21 +115,28 @@ pub(super) fn check(item: &Item, kind: KeyKind) -> Result<Checked, Wrong> {
             let table = item.as_table_like().ok_or_else(wrong_type)?;
             few(table.len())?;
             let one = |(name, item): (&str, &Item)| {
-                entry(name, item, item.as_str().ok_or_else(wrong_type).and_then(duration))
+                let text = item.as_str().ok_or_else(|| wrong_entry(name, item, KeyKind::Duration));
+                entry(name, item, text.and_then(duration))
             };
             table.iter().map(one).collect::<Result<_, _>>().map(Checked::Durations)
         }
         KeyKind::NumberMap(least, most) => {
             let table = item.as_table_like().ok_or_else(wrong_type)?;
             few(table.len())?;
-            let one = |(name, item): (&str, &Item)| entry(name, item, number(item, least, most));
+            let one = |(name, item): (&str, &Item)| {
+                let kind = KeyKind::Number(least, most);
+                let number = in_range(item, least, most);
+                entry(name, item, number.ok_or_else(|| wrong_entry(name, item, kind)))
+            };
             table.iter().map(one).collect::<Result<_, _>>().map(Checked::Numbers)
         }
         KeyKind::Texts | KeyKind::Words(_) => {
             let list = item.as_array().ok_or_else(wrong_type)?;
             few(list.len())?;
             let one = |value: &Value| {
-                let one = value.as_str().ok_or_else(wrong_type).and_then(text);
+                let wrong =
+                    || Wrong::new(format!("has {} in it, not a text", article(value.type_name())));
+                let one = value.as_str().ok_or_else(wrong).and_then(text);
                 one.map_err(|wrong| wrong.in_value(value))
             };
             list.iter().map(one).collect::<Result<_, _>>().map(Checked::Texts)
@@ -138,10 +145,7 @@ pub(super) fn check(item: &Item, kind: KeyKind) -> Result<Checked, Wrong> {
             let table = item.as_table_like().ok_or_else(wrong_type)?;
             few(table.len())?;
             let one = |(name, item): (&str, &Item)| {
-                let value = item.as_str().ok_or_else(|| {
-                    let is = article(item.type_name());
-                    Wrong::new(format!("has {is} under `{}`, not a text", shown(name)))
-                });
+                let value = item.as_str().ok_or_else(|| wrong_entry(name, item, KeyKind::Text));
                 let value = value.and_then(|value| match kind {
                     KeyKind::WordMap(words) => known(value, words).map(str::to_owned),
                     _ => text(value),
@@ -158,12 +162,29 @@ pub(super) fn check(item: &Item, kind: KeyKind) -> Result<Checked, Wrong> {
 
 /// Returns a whole number, or an error if it is not between the two bounds.
 fn number(item: &Item, least: u64, most: u64) -> Result<u64, Wrong> {
-    let kind = KeyKind::Number(least, most).name();
-    let Some(number) = item.as_integer() else {
-        return Err(Wrong::new(format!("is {}, not {kind}", article(item.type_name()))));
-    };
-    let number = u64::try_from(number).ok().filter(|n| (least..=most).contains(n));
-    number.ok_or_else(|| Wrong::new(format!("is not {kind}")))
+    let kind = KeyKind::Number(least, most);
+    let wrong = || Wrong::new(format!("is {}, not {}", shown_item(item, kind), kind.name()));
+    in_range(item, least, most).ok_or_else(wrong)
+}
+
+/// Returns a whole number, or `None` if the item is not one or not between the two bounds.
+fn in_range(item: &Item, least: u64, most: u64) -> Option<u64> {
+    let number = u64::try_from(item.as_integer()?).ok();
+    number.filter(|number| (least..=most).contains(number))
+}
+
+/// Returns the error for an entry of a table whose value is not of this kind.
+fn wrong_entry(name: &str, item: &Item, kind: KeyKind) -> Wrong {
+    let (value, name) = (shown_item(item, kind), shown(name));
+    Wrong::new(format!("has {value} under `{name}`, not {}", kind.name()))
+}
+
+/// Returns a number where a number is expected, and otherwise the type of the item, because its value may be secret.
+fn shown_item(item: &Item, kind: KeyKind) -> String {
+    match (kind, item.as_integer()) {
+        (KeyKind::Number(..), Some(number)) => number.to_string(),
+        _ => article(item.type_name()),
+    }
 }
 
 /// Returns an entry of a table as a pair of name and value. If one of them is invalid, returns the error with its
@@ -210,7 +231,7 @@ fn duration(text: &str) -> Result<Duration, Wrong> {
         remedy: Some(
             "write a number and a unit, e.g. \"500ms\", \"90s\", \"10m\" or \"2h\"".to_owned(),
         ),
-        ..Wrong::new(format!("`{}` is not a duration", shown_duration(text)))
+        ..Wrong::new(format!("has the value `{}`, which is not a duration", shown_duration(text)))
     })
 }
 

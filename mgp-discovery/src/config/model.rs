@@ -21,7 +21,7 @@ use super::references::ReferencesConfig;
 use super::retry::RetryCallsConfig;
 use super::search::SearchConfig;
 use super::telemetry::TelemetryConfig;
-use super::timeouts::{CallTimeouts, default_start_timeout};
+use super::timeouts::{CallTimeouts, START_TIMEOUT, default_start_timeout};
 use super::webhook::WebhookConfig;
 use crate::source::Origin;
 
@@ -178,21 +178,28 @@ impl ServerConfig {
     /// no later start repairs.
     #[must_use]
     pub fn start_timeout(&self) -> Duration {
-        let (command, arguments) = match &self.target {
-            TargetConfig::Program { command, args, .. } => (Some(command.as_str()), &args[..]),
-            _ => (None, &[][..]),
-        };
-        self.timeouts.start.unwrap_or_else(|| default_start_timeout(command, arguments))
+        self.timeouts.start.unwrap_or_else(|| match &self.target {
+            TargetConfig::Program { command, args, .. } => default_start_timeout(command, args),
+            TargetConfig::Url { .. } | TargetConfig::InProcess => START_TIMEOUT,
+        })
     }
 
     /// Creates the entry of a server that runs inside this process and is governed like any other.
     #[must_use]
     pub fn in_process(id: impl Into<ServerId>, mgp: GovernanceConfig) -> Self {
-        let (reach, file) = (TargetConfig::InProcess, PathBuf::new());
-        let origin = Origin::Named;
+        Self::new(id.into(), TargetConfig::InProcess, mgp, Origin::Named)
+    }
+
+    /// Creates an entry in which all other keys have their defaults.
+    pub(crate) fn new(
+        id: ServerId,
+        target: TargetConfig,
+        mgp: GovernanceConfig,
+        origin: Origin,
+    ) -> Self {
         Self {
-            id: id.into(),
-            target: reach,
+            id,
+            target,
             era: None,
             enabled: true,
             timeouts: CallTimeouts::default(),
@@ -204,7 +211,7 @@ impl ServerConfig {
             published: None,
             check_arguments: true,
             mgp: Some(mgp),
-            file,
+            file: PathBuf::new(),
             origin,
             approved_files: None,
         }
@@ -471,8 +478,10 @@ impl RegistrationAllowList {
         programs: impl IntoIterator<Item = impl Into<String>>,
         env: impl IntoIterator<Item = impl Into<String>>,
     ) -> Self {
-        let texts = programs.into_iter().map(Into::into).collect();
-        Self { programs: texts, env: env.into_iter().map(Into::into).collect() }
+        Self {
+            programs: programs.into_iter().map(Into::into).collect(),
+            env: env.into_iter().map(Into::into).collect(),
+        }
     }
 }
 

@@ -166,8 +166,8 @@ fn server(mut reader: Reader<'_, '_, '_>) -> Option<ServerConfig> {
             reader.report.error(at, "a server has no `id`", remedy);
         }
         Some(id) if !valid_id(id) => {
-            let remedy = "use letters, digits, `.`, `_` and `-`, at most 128".to_owned();
-            reader.error("id", "is not possible", Some(remedy));
+            let remedy = "begin with a letter or digit, and use only letters, digits, `.`, `_` and `-`, at most 128";
+            reader.error("id", "cannot be the id of a server", Some(remedy.to_owned()));
         }
         _ => {}
     }
@@ -327,7 +327,7 @@ fn check_url_keys(
     reader.check_headers(headers);
 }
 
-/// Warns about each of these keys that the server has; without the key `of`, which is absent, it has no effect.
+/// Warns about each of the keys `names` that the server has: they have no effect, because the key `of` is absent.
 fn idle(reader: &mut Reader<'_, '_, '_>, names: &[&str], of: &str) {
     for name in names.iter().filter(|name| reader.item(name).is_some()).collect::<Vec<_>>() {
         let at = reader.at(name);
@@ -337,16 +337,14 @@ fn idle(reader: &mut Reader<'_, '_, '_>, names: &[&str], of: &str) {
 
 fn server_mgp(mut reader: Reader<'_, '_, '_>) -> GovernanceConfig {
     let default = GovernanceConfig::default();
-    let word = |text: Option<String>| text.unwrap_or_default();
-    let map = |map: BTreeMap<String, String>| map.into_iter();
     GovernanceConfig {
         extensions: reader.texts("extensions"),
         permissions_required: reader.words("permissions_required"),
         trust_level: reader
             .text("trust_level")
             .map_or(default.trust_level, |word| word.as_str().into()),
-        default_policy: match &*word(reader.text("default_policy")) {
-            "opt-out" | "opt_out" => DefaultPolicy::OptOut,
+        default_policy: match reader.text("default_policy").as_deref() {
+            Some("opt-out") => DefaultPolicy::OptOut,
             _ => default.default_policy,
         },
         permission_policy: reader.text("permission_policy").map(|word| word.as_str().into()),
@@ -355,20 +353,20 @@ fn server_mgp(mut reader: Reader<'_, '_, '_>) -> GovernanceConfig {
         permission_timeout: reader
             .number("permission_timeout_ms")
             .map_or(default.permission_timeout, Duration::from_millis),
-        on_ungranted: match &*word(reader.text("on_ungranted")) {
-            "close" => OnUngranted::Close,
+        on_ungranted: match reader.text("on_ungranted").as_deref() {
+            Some("close") => OnUngranted::Close,
             _ => default.on_ungranted,
         },
         restart: restart(&mut reader),
         retry: reader.below("retry", "servers.mgp.retry").map(|mut below| retry::retry(&mut below)),
-        validators: map(reader.map("validators")).map(|(k, v)| (k, v.as_str().into())).collect(),
-        risk: map(reader.map("risk")).map(|(k, v)| (k, v.as_str().into())).collect(),
-        confirm: match &*word(reader.text("confirm")) {
-            "moderate" => ConfirmLevel::Moderate,
+        validators: reader.word_map("validators"),
+        risk: reader.word_map("risk"),
+        confirm: match reader.text("confirm").as_deref() {
+            Some("moderate") => ConfirmLevel::Moderate,
             _ => default.confirm,
         },
-        isolation: match &*word(reader.text("isolation")) {
-            "per_agent" => Isolation::PerAgent,
+        isolation: match reader.text("isolation").as_deref() {
+            Some("per_agent") => Isolation::PerAgent,
             _ => default.isolation,
         },
         roots: reader.switch("roots").unwrap_or_default(),
@@ -418,16 +416,12 @@ fn restart(reader: &mut Reader<'_, '_, '_>) -> RestartConfig {
         policy: reader
             .text("restart_policy")
             .map_or(default.policy, |word| RestartPolicy::from(word.as_str())),
-        max: reader.number("max_restarts").map_or(default.max, cut),
+        max: reader.small_number("max_restarts").unwrap_or(default.max),
         window: reader.number("restart_window_secs").map_or(default.window, Duration::from_secs),
         // If only one of the two is set, the default of the other one is adjusted to it.
         backoff_base: base.unwrap_or(default.backoff_base.min(most.unwrap_or(Duration::MAX))),
         backoff_max: most.unwrap_or(default.backoff_max.max(base.unwrap_or_default())),
     }
-}
-
-pub(super) fn cut(number: u64) -> u32 {
-    u32::try_from(number).unwrap_or(u32::MAX)
 }
 
 /// Reads `kernel.proxy`. The error does not repeat the URL, which can contain a password.
@@ -560,8 +554,8 @@ fn agents(top: &mut Reader<'_, '_, '_>, config: &mut Config) {
         let Some(agent) = item.as_table_like().filter(|_| valid_id(name)) else {
             let what =
                 format!("`agents` has `{}`, which is not an agent", super::kind::shown(name));
-            let remedy = "write `[agents.NAME]`, with letters, digits, `.`, `_` and `-`".to_owned();
-            top.report.error(at, what, Some(remedy));
+            let remedy = "write `[agents.NAME]`; the name begins with a letter or digit, and has only letters, digits, `.`, `_` and `-`";
+            top.report.error(at, what, Some(remedy.to_owned()));
             continue;
         };
         let mut reader = Reader::of_entry(top.report, "agents.*", name, agent);

@@ -114,7 +114,8 @@ impl<'r, 'f, 't> Reader<'r, 'f, 't> {
         }
     }
 
-    /// Returns a URL. Reports any other text, except for its parts with `${…}`, because they are expanded later.
+    /// Returns a URL. Reports a text that cannot be one; its parts with `${…}` are not checked, because they are
+    /// expanded later.
     pub(super) fn url(&mut self, name: &str) -> Option<String> {
         let url = self.text(name)?;
         if !addresses::can_be_url(&url) {
@@ -166,7 +167,7 @@ impl<'r, 'f, 't> Reader<'r, 'f, 't> {
         }
     }
 
-    /// Returns a number; its kind must have a maximum that fits into `u32`.
+    /// Returns a number whose kind has a maximum that fits into `u32`.
     pub(super) fn small_number(&mut self, name: &str) -> Option<u32> {
         self.number(name).map(|number| u32::try_from(number).unwrap_or(u32::MAX))
     }
@@ -202,6 +203,11 @@ impl<'r, 'f, 't> Reader<'r, 'f, 't> {
     /// Returns the words of a list, converted to their type.
     pub(super) fn words<T: for<'a> From<&'a str>>(&mut self, name: &str) -> Vec<T> {
         self.texts(name).iter().map(|word| T::from(word.as_str())).collect()
+    }
+
+    /// Returns the words of a table by their names, converted to their type.
+    pub(super) fn word_map<T: for<'a> From<&'a str>>(&mut self, name: &str) -> BTreeMap<String, T> {
+        self.map(name).into_iter().map(|(name, word)| (name, T::from(word.as_str()))).collect()
     }
 
     /// Returns the tables below a key, each with the name that the user chose. Reports entries that are not valid.

@@ -351,11 +351,36 @@ fn each_mistake_names_its_place_and_its_remedy() {
     );
     check(
         "[kernel]\ntimeout = '60 sec'\n",
-        "mgp.toml:2:1: error: `kernel.timeout` `60 sec` is not a duration; write a number and a unit, e.g. \"500ms\", \"90s\", \"10m\" or \"2h\"",
+        "mgp.toml:2:1: error: `kernel.timeout` has the value `60 sec`, which is not a duration; write a number and a unit, e.g. \"500ms\", \"90s\", \"10m\" or \"2h\"",
     );
     check(
         "[kernel]\ntimeout = 'hunter2 hunter2'\n",
-        "mgp.toml:2:1: error: `kernel.timeout` `…` is not a duration; write a number and a unit, e.g. \"500ms\", \"90s\", \"10m\" or \"2h\"",
+        "mgp.toml:2:1: error: `kernel.timeout` has the value `…`, which is not a duration; write a number and a unit, e.g. \"500ms\", \"90s\", \"10m\" or \"2h\"",
+    );
+    let server = "[[servers]]\nid = 'a'\ncommand = 'a'\n";
+    check(
+        &format!("{server}tool_timeouts = {{ build = 9 }}\n"),
+        "mgp.toml:4:27: error: `servers.tool_timeouts` has an integer under `build`, not a duration, e.g. \"90s\"",
+    );
+    check(
+        &format!("{server}limits = {{ tool_units = {{ build = 'x' }} }}\n"),
+        "mgp.toml:4:35: error: `servers.limits.tool_units` has a string under `build`, not a whole number from 0 to 9223372036854775807",
+    );
+    check(
+        &format!("{server}limits = {{ tool_units = {{ build = -1 }} }}\n"),
+        "mgp.toml:4:35: error: `servers.limits.tool_units` has -1 under `build`, not a whole number from 0 to 9223372036854775807",
+    );
+    check(
+        &format!("{server}env = {{ PORT = 9 }}\n"),
+        "mgp.toml:4:16: error: `servers.env` has an integer under `PORT`, not a text",
+    );
+    check(
+        &format!("{server}args = ['a', 9]\n"),
+        "mgp.toml:4:14: error: `servers.args` has an integer in it, not a text",
+    );
+    check(
+        "[kernel]\ndirect_tokens = -1\n",
+        "mgp.toml:2:1: error: `kernel.direct_tokens` is -1, not a whole number from 0 to 9223372036854775807",
     );
     check(
         "[[servers]]\nid = 'a'\ncommand = 'a'\n[servers.mgp]\ntrust_level = 'standrd'\n",

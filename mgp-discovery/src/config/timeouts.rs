@@ -21,7 +21,7 @@ pub struct CallTimeouts {
 }
 
 /// The maximum time of the start of a server without `start_timeout`.
-const START_TIMEOUT: Duration = Duration::from_secs(30);
+pub(super) const START_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The maximum time of the start of a program that may download the server first.
 const DOWNLOAD_TIMEOUT: Duration = Duration::from_mins(3);
@@ -33,16 +33,14 @@ const DOWNLOADERS: [&str; 12] =
 /// Programs that start the program which their arguments name.
 const SHELLS: [&str; 9] = ["sh", "bash", "dash", "zsh", "fish", "env", "cmd", "powershell", "pwsh"];
 
-/// Returns the maximum time of the start of a server without `start_timeout`, which depends on its program.
-pub(super) fn default_start_timeout(command: Option<&str>, arguments: &[String]) -> Duration {
+/// Returns the maximum time of the start of a program without `start_timeout`.
+pub(super) fn default_start_timeout(command: &str, arguments: &[String]) -> Duration {
     let is_in = |names: &[&str], word: &str| {
         let name = Path::new(word).file_stem().and_then(OsStr::to_str);
         name.is_some_and(|name| names.contains(&name))
     };
-    let downloads = command.is_some_and(|command| {
-        let mut words = arguments.iter().flat_map(|argument| argument.split_whitespace());
-        is_in(&DOWNLOADERS, command)
-            || is_in(&SHELLS, command) && words.any(|word| is_in(&DOWNLOADERS, word))
-    });
+    let mut words = arguments.iter().flat_map(|argument| argument.split_whitespace());
+    let downloads = is_in(&DOWNLOADERS, command)
+        || is_in(&SHELLS, command) && words.any(|word| is_in(&DOWNLOADERS, word));
     if downloads { DOWNLOAD_TIMEOUT } else { START_TIMEOUT }
 }

@@ -50,7 +50,8 @@ pub fn clear_secrets(server: &ServerConfig) -> Vec<ClearSecret> {
             looks_secret(name, value).map(|why| (name, why)).or_else(in_value)
         {
             let (id, variable) = (&server.id, variable(&server.id, name));
-            // Only the user's own file may name a stored secret. Several servers can have e.g. an `API_KEY`.
+            // Advise a stored secret only if the file is the user's own, because only such a file may name one. Its
+            // name begins with the id of the server, because several servers can have e.g. an `API_KEY`.
             let remedy = match server.origin {
                 Origin::Project => {
                     format!("write `${{{variable}}}` or `${{file:PATH}}` in its place")
@@ -154,17 +155,28 @@ pub(super) fn clear_parts<'a>(name: &str, value: &'a str) -> Vec<&'a str> {
     secret.map(|(_, part)| part).collect()
 }
 
-/// Returns a name and a value for each argument: `--key=x` has both, and the name of a plain argument is the flag
-/// before it, or empty. Both are empty for a flag without `=`.
+/// Returns a name and a value for each argument. For `--key=x` these are `--key` and `x`. The value of an argument that
+/// is not a flag is the argument itself, and its name is the flag before it, unless that flag contains `=`. A flag
+/// without `=` gets two empty texts. For `-e NAME=x`, which passes a variable to a container, they are `NAME` and `x`.
 pub(super) fn named(args: &[String]) -> impl Iterator<Item = (&str, &str)> {
     let flag = |arg: &&String| arg.starts_with('-');
+    let is_open = move |arg: &&String| flag(arg) && !arg.contains('=');
     let before =
-        std::iter::once("").chain(args.iter().map(move |arg| if flag(&arg) { arg } else { "" }));
-    args.iter().zip(before).map(move |(arg, before)| match arg.split_once('=') {
-        Some((name, value)) if name.starts_with('-') => (name, value),
-        _ if flag(&arg) => ("", ""),
-        _ => (before, arg.as_str()),
+        std::iter::once("").chain(args.iter().map(move |arg| if is_open(&arg) { arg } else { "" }));
+    args.iter().zip(before).map(move |(arg, before)| {
+        let (name, value) = match arg.split_once('=') {
+            Some((name, value)) if name.starts_with('-') => (name, value),
+            _ if flag(&arg) => ("", ""),
+            _ => (before, arg.as_str()),
+        };
+        variable_setting(value).filter(|_| matches!(name, "-e" | "--env")).unwrap_or((name, value))
     })
+}
+
+/// Returns the name and the value of a variable that a text sets as `NAME=value`, if the name is in capitals.
+fn variable_setting(text: &str) -> Option<(&str, &str)> {
+    let fits = |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_';
+    text.split_once('=').filter(|(name, _)| !name.is_empty() && name.bytes().all(fits))
 }
 
 /// Returns the password and the query parameters of a URL, each with its name.
@@ -228,12 +240,13 @@ fn names_secret(name: &str) -> bool {
 pub fn looks_secret(name: &str, value: &str) -> Option<&'static str> {
     let template = Template::parse(value).ok()?;
     if template.is_literal() {
-        let in_header = || header(name, value).and_then(|(name, value)| shown(name, value));
-        return shown(name, value).or_else(in_header);
+        let in_header =
+            || header(name, value).and_then(|(name, value)| secret_literal(name, value));
+        return secret_literal(name, value).or_else(in_header);
     }
     // Check only the defaults: they are written in the file, while the values of variables are not.
     let default = |(variable, default): (&str, &str)| {
-        shown(variable, default).or_else(|| shown(name, default))
+        secret_literal(variable, default).or_else(|| secret_literal(name, default))
     };
     template.defaults().find_map(default)
 }
@@ -265,7 +278,7 @@ fn without_scheme(value: &str) -> &str {
 }
 
 /// Returns the reason why a value without `${…}` is considered a secret.
-fn shown(name: &str, value: &str) -> Option<&'static str> {
+fn secret_literal(name: &str, value: &str) -> Option<&'static str> {
     let value = without_scheme(value);
     let long = value.len() >= 12;
     if long && PREFIXES.iter().any(|prefix| value.starts_with(prefix)) {
@@ -280,7 +293,7 @@ fn shown(name: &str, value: &str) -> Option<&'static str> {
     if names_secret(name) && value.len() >= 6 && !word && !place {
         return Some("its name suggests it");
     }
-    (!place && random(value)).then_some("it looks random")
+    (!place && looks_random(value)).then_some("it looks random")
 }
 
 /// Splits a name like `X-Api-Key`, `--api-key`, `apiKey` or `GITHUB_TOKEN` into words.
@@ -300,7 +313,7 @@ fn words(name: &str) -> Vec<String> {
 }
 
 /// Returns whether a text is long, has no spaces and looks random, as generated tokens do.
-fn random(value: &str) -> bool {
+fn looks_random(value: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"+/=_-".contains(&byte);
     let has = |test: fn(&u8) -> bool| value.as_bytes().iter().any(test);
     value.len() >= 24

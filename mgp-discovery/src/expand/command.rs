@@ -18,7 +18,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 
 /// Runs a command in a folder with the system's shell, and returns its output. An error never contains output of the
 /// command.
-pub(super) fn run(command: &str, folder: &Path, patience: Duration) -> Result<String, String> {
+pub(super) fn run(command: &str, folder: &Path, timeout: Duration) -> Result<String, String> {
     let mut child = shell(command)
         .current_dir(folder)
         .stdin(Stdio::null())
@@ -34,14 +34,14 @@ pub(super) fn run(command: &str, folder: &Path, patience: Duration) -> Result<St
         // The send fails only if the receiver was dropped because the time limit was exceeded.
         let _ = sender.send(read.map(|_| bytes));
     });
-    let output = receiver.recv_timeout(patience);
+    let output = receiver.recv_timeout(timeout);
     let ended = output.is_ok().then(|| ended(&mut child)).flatten();
     // Kill the group even after a normal end: no process that the command started may outlive it.
     kill(&mut child);
     let bytes = match output {
         Ok(Ok(bytes)) => bytes,
         Ok(Err(error)) => return Err(format!("its output cannot be read: {error}")),
-        Err(_) => return Err(format!("it did not end within {patience:?}")),
+        Err(_) => return Err(format!("it did not end within {timeout:?}")),
     };
     if bytes.len() > limits::MAX_VALUE_BYTES {
         return Err(format!("it printed more than {} bytes", limits::MAX_VALUE_BYTES));

@@ -15,7 +15,7 @@ use mgp_types::service::ServerId;
 use super::clear_secrets::{clear_parts, in_url, looks_secret, named};
 use super::secret_file::SecretFile;
 use super::{Expanded, Piece, Template, TemplateError, command};
-use crate::config::{AuthConfig, ServerConfig, TargetConfig, limits};
+use crate::config::{AuthConfig, ServerConfig, TargetConfig, limits, valid_id};
 use crate::source::{Origin, changed_file};
 
 /// Expander that replaces `${…}` in texts.
@@ -134,7 +134,7 @@ fn joined(reasons: &[String]) -> String {
     let faults = faults.collect::<Vec<_>>().join(", ");
     let mut remedies: Vec<&str> = Vec::new();
     for (_, remedy) in parts.into_iter().flatten() {
-        // Several texts may lack the same variable.
+        // Several texts may lack the same variable, so name each remedy only once.
         if !remedies.contains(&remedy) {
             remedies.push(remedy);
         }
@@ -197,8 +197,8 @@ impl Expander {
 
     /// Sets the time limit of commands run by `${cmd:…}`; 10 s by default.
     #[must_use]
-    pub fn timeout(mut self, patience: Duration) -> Self {
-        self.timeout = patience;
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
         self
     }
 
@@ -388,7 +388,7 @@ impl Expander {
         }
         let text =
             String::from_utf8(bytes).map_err(|_| format!("the file `{path}` is not UTF-8 text"))?;
-        // Editors on Windows begin files with a byte order mark.
+        // Remove the byte order mark with which editors on Windows begin files.
         Ok(without_end(text.strip_prefix('\u{feff}').unwrap_or(&text)).to_owned())
     }
 }
@@ -465,7 +465,8 @@ impl Filling<'_> {
             .and_then(|template| self.expander.expand(&template, self.server.origin, self.folder));
         match filled {
             Ok(mut filled) => {
-                // A secret in clear text contains no `${…}`, but a dollar sign may be doubled.
+                // Hide secrets in clear text too. They contain no `${…}`, but the file may have `$$` for a dollar sign
+                // in them.
                 let secrets = parts.iter().flat_map(|(name, part)| clear_parts(name, part));
                 secrets.for_each(|secret| filled.hide(&secret.replace("$$", "$")));
                 filled
@@ -494,10 +495,12 @@ fn folder_of(server: &ServerConfig) -> PathBuf {
 
 /// Returns the text of the error for a variable that is not set, with the remedies.
 fn unset(name: &str, origin: Origin) -> String {
-    // Only the user's own file may name a secret.
+    // Only the user's own file may name a secret, and the name of a secret cannot begin with `_`.
     let remedy = match origin {
-        Origin::Project => "set it".to_owned(),
-        _ => format!("run `mgp secrets set {name}` and write `${{keyring:{name}}}`"),
+        Origin::User | Origin::Named if valid_id(name) => {
+            format!("run `mgp secrets set {name}` and write `${{keyring:{name}}}`")
+        }
+        _ => "set it".to_owned(),
     };
     format!("the variable `{name}` is not set; {remedy}, or write `${{{name}:-default}}`")
 }

@@ -1,4 +1,8 @@
 //! Expansion of `${…}` in configurations, and secrets in clear text (MGP §15.2).
+//!
+//! `template.rs` parses a text, and `expander.rs` replaces its references: `command.rs` runs the command of `${cmd:…}`,
+//! and `secret_file.rs` has the secrets of `${keyring:…}`. `value.rs` has the result, which hides its secrets.
+//! `clear_secrets.rs` finds secrets that are written in clear text.
 
 mod clear_secrets;
 mod command;

@@ -57,7 +57,7 @@ struct Content {
 }
 
 impl SecretFile {
-    /// Creates an instance for a state folder; the file is created when the first secret is stored.
+    /// Returns the file of secrets in a state folder; the file is created when the first secret is stored.
     #[must_use]
     pub fn in_folder(state: &Path) -> Self {
         Self(PrivateFile::new(state.join(FILE), MAX_FILE_BYTES))
@@ -86,7 +86,7 @@ impl SecretFile {
     pub fn set(&self, name: &str, value: &str) -> Result<(), SecretFileError> {
         if !valid_id(name) {
             return Err(SecretFileError::Invalid(
-                "a name of a secret has letters, digits, `.`, `_` and `-` only, at most 128",
+                "the name of a secret begins with a letter or digit, and has only letters, digits, `.`, `_` and `-`, at most 128",
             ));
         }
         if value.is_empty() || value.len() > limits::MAX_VALUE_BYTES || value.contains('\0') {
@@ -130,7 +130,34 @@ impl SecretFile {
         let changed = change(&mut content.secrets)?;
         content.version = VERSION;
         let text = serde_json::to_vec(&content).map_err(|_| SecretFileError::Damaged)?;
+        // Refuse the change, because a longer file could not be read any more.
+        if text.len() as u64 > MAX_FILE_BYTES {
+            return Err(SecretFileError::Invalid(
+                "all secrets together would be longer than 4 MiB; remove some",
+            ));
+        }
         self.0.replace(&lock, &text)?;
         Ok(changed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_for_which_the_file_has_no_room_is_refused_and_the_others_stay_readable() {
+        let folder = mgp_testkit::temp_dir();
+        let secrets = SecretFile::in_folder(folder.path());
+        // In JSON each of these characters takes six bytes, so eleven such values exceed 4 MiB.
+        let value = "\u{1}".repeat(limits::MAX_VALUE_BYTES);
+        for number in 0..10 {
+            secrets.set(&number.to_string(), &value).unwrap();
+        }
+        let refused = secrets.set("10", &value).unwrap_err().to_string();
+        assert!(refused.contains("longer than 4 MiB"), "{refused}");
+        assert_eq!(secrets.names().unwrap().len(), 10);
+        assert!(secrets.remove("0").unwrap());
+        secrets.set("10", &value).unwrap();
     }
 }

@@ -43,6 +43,7 @@ fn variables_and_their_defaults_are_those_of_a_shell() {
     check("$$ $${SET} 5$ $HOME $", Ok("$ ${SET} 5$ $HOME $"));
     check("${NOT}", Err("the variable `NOT` is not set"));
     check("${NOT:-${ALSO}}", Err("the variable `ALSO` is not set"));
+    check("${_NOT}", Err("`_NOT` is not set; set it, or write `${_NOT:-default}`"));
     check("${", Err("never closed"));
     check("${env:SET}", Err("does not name a variable"));
     check("${file:}", Err("`${file:…}` names nothing"));
@@ -175,12 +176,17 @@ fn the_last_part_of_the_message_has_the_remedies_for_all_variables() {
 
 #[test]
 fn secrets_in_clear_text_are_found_by_key() {
-    let text = "[[servers]]\nid = 'a'\ncommand = 'a'\nargs = ['--api-key', 'abcdefgh', '--token=abcdefgh', '--verbose', '/srv/data']\nenv = { PASSWORD = 'abcdefgh', HOME = '/root' }\n[[servers]]\nid = 'b'\nurl = 'https://example.org/?token=abcdefgh&secret=abcdefgh&x=1'\n";
+    let text = "[[servers]]\nid = 'a'\ncommand = 'a'\nargs = ['--api-key', 'abcdefgh', '--token=abcdefgh', 'serve-docs', '-e', 'DB_PASSWORD=abcdefgh', '--env=API_KEY=abcdefgh', '-e', 'MODE=production', '--verbose', '/srv/data']\nenv = { PASSWORD = 'abcdefgh', HOME = '/root' }\n[[servers]]\nid = 'b'\nurl = 'https://example.org/?token=abcdefgh&secret=abcdefgh&x=1'\n";
     let config = Config::parse("mgp.toml", text).unwrap().config;
     let places = |at: usize| {
         clear_secrets(&config.servers[at]).into_iter().map(|s| s.place).collect::<Vec<_>>()
     };
-    assert_eq!(places(0), ["env.PASSWORD", "args[1]", "args[2]"]);
+    assert_eq!(places(0), ["env.PASSWORD", "args[1]", "args[2]", "args[5]", "args[6]"]);
+    let shown = describe_target(&config.servers[0]);
+    assert_eq!(
+        shown,
+        "a --api-key … --token=… serve-docs -e … --env=… -e MODE=production --verbose /srv/data"
+    );
     assert_eq!(places(1), ["url", "url"]);
     let shown = clear_secrets(&config.servers[0])[1].to_string();
     assert_eq!(

@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::Template;
 use crate::config::{Config, TargetConfig};
 
-/// Returns the environment variables that the entries of servers and `kernel.pass_env` name, in `${…}` or without a
-/// wildcard in `pass_env`, each with `true` if this process has the variable. An empty variable counts as missing.
+/// Returns the environment variables that a configuration names: in a `${…}` of a server's entry, or as a name without
+/// a wildcard in `pass_env` of a server or of the kernel. The value is `true` if this process has the variable; an
+/// empty variable counts as missing.
 ///
 /// ```
 /// use mgp_discovery::{Config, named_variables};

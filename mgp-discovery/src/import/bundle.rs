@@ -152,7 +152,7 @@ impl Bundle {
     }
 }
 
-/// Returns the name of the environment variable for a setting.
+/// Returns the name of the environment variable that contains the value of a setting.
 fn variable(key: &str) -> String {
     name_of(&key.to_ascii_uppercase())
 }

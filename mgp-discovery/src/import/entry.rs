@@ -274,7 +274,8 @@ fn with_dollars(value: &mut Value) {
     }
 }
 
-/// The time limits of a start and of a tool call, under the names that Codex has for them, or could have.
+/// The members for the time limits of a start and of a tool call, in milliseconds and seconds. Codex has the first and
+/// the last of these names; the limits of other hosts are renamed to them.
 const START_MS: &str = "startup_timeout_ms";
 const TIMEOUT_MS: &str = "tool_timeout_ms";
 const TIMEOUT_SECONDS: &str = "tool_timeout_sec";
@@ -457,7 +458,7 @@ fn folder_in(project: &Path, cwd: Option<&str>) -> String {
     }
 }
 
-/// Returns the transport to write; `None` if it follows from the other members of the entry.
+/// Returns the transport to write to `mgp.toml`; `None` if it follows from the other members of the entry.
 fn transport(word: &str) -> Result<Option<&'static str>, String> {
     match word {
         "stdio" | "local" | "remote" | "http" | "streamable-http" | "streamableHttp"
@@ -496,7 +497,7 @@ fn removed(env: &Value) -> impl Iterator<Item = String> {
     })
 }
 
-/// Returns the texts of an object; an environment without its variables that are `null`.
+/// Returns the texts of an object. In an environment, variables that are `null` are left out.
 fn texts(
     name: &str,
     value: &Value,

@@ -53,6 +53,9 @@ pub enum Host {
     Registry,
 }
 
+/// The maximum length of a host's file, in bytes; `~/.claude.json` also contains the history of the projects.
+const MAX_FILE_BYTES: usize = 16 << 20;
+
 /// The hosts' configuration files below the folder of a project.
 const PROJECT_FILES: &[(Host, &str)] = &[
     (Host::ClaudeCode, ".mcp.json"),
@@ -193,7 +196,7 @@ impl ImportError {
 /// ```
 ///
 /// # Errors
-/// [`DiscoveryError::TooLong`]; [`DiscoveryError::Foreign`] if it is not a valid file of this host;
+/// [`DiscoveryError::Foreign`] if it is not a valid file of this host, or too long;
 /// [`DiscoveryError::NoServers`] if it has no member with servers.
 pub fn read(host: Host, file: &Path, text: &str) -> Result<Import, DiscoveryError> {
     read_with(host, host.dialect(), file, text, None)
@@ -229,10 +232,10 @@ fn read_with(
     text: &str,
     secrets: Option<&[String]>,
 ) -> Result<Import, DiscoveryError> {
-    if text.len() as u64 > 16 * limits::MAX_FILE_BYTES {
-        return Err(DiscoveryError::TooLong { path: file.to_owned() });
-    }
     let foreign = |reason: String| DiscoveryError::Foreign { path: file.to_owned(), reason };
+    if text.len() > MAX_FILE_BYTES {
+        return Err(foreign(format!("the file is longer than {MAX_FILE_BYTES} bytes")));
+    }
     let value = match host {
         Host::Codex => json::from_toml(text),
         Host::Goose => json::from_yaml(text),

@@ -20,6 +20,7 @@ pub use host::{
     Host, Import, ImportError, ImportedServer, read, read_of_user, read_own, switched_off,
 };
 pub use json::parse_json;
+pub(crate) use package::is_withdrawn;
 pub use package::{Answer, Answers, Need, PublishedBundle, PublishedServer};
 pub use plan::{ImportLine, ImportOutcome, Plan};
 pub use tool_limit::ToolLimit;

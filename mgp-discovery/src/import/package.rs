@@ -99,10 +99,8 @@ impl PublishedServer {
     /// # Errors
     /// Returns the reason why the value is not a `server.json`.
     pub fn new(entry: Value) -> Result<Self, String> {
-        let official = &entry["_meta"]["io.modelcontextprotocol.registry/official"];
-        let statuses = [text(official, "status"), text(&entry["server"], "status")];
-        let is_deleted = statuses.contains(&Some("deleted"));
-        let is_withdrawn = is_deleted || statuses.contains(&Some("deprecated"));
+        let is_deleted = has_status(&entry, "deleted");
+        let is_withdrawn = is_withdrawn(&entry);
         let document = match entry {
             Value::Object(mut members) if members.get("server").is_some_and(Value::is_object) => {
                 members.remove("server").unwrap_or_default()
@@ -219,6 +217,16 @@ impl PublishedServer {
             }),
         }
     }
+}
+
+/// Returns whether a registry marks the server of this entry as deprecated or deleted.
+pub(crate) fn is_withdrawn(entry: &Value) -> bool {
+    has_status(entry, "deleted") || has_status(entry, "deprecated")
+}
+
+fn has_status(entry: &Value, status: &str) -> bool {
+    let official = &entry["_meta"]["io.modelcontextprotocol.registry/official"];
+    [official, &entry["server"]].iter().any(|place| text(place, "status") == Some(status))
 }
 
 /// Imports the first package that can be started; if there is none, the first remote server.
@@ -395,9 +403,11 @@ impl<'a> Reading<'a> {
             && list(package, "runtimeArguments").all(is_safe);
         let name = escaped(name);
         let version = text(package, "version").filter(|version| !version.is_empty()).map(escaped);
+        // Some publishers write the version in the name too, e.g. `weather@1.0.0` or `weather==1.0.0`. An `@` at the
+        // beginning belongs to a scope, e.g. in `@acme/weather-1.0.0`.
+        let is_versioned = name.rfind(['@', '=']).is_some_and(|at| at > 0);
         let with = |mark: &str| match &version {
-            // The identifier of a container image usually already contains its tag.
-            Some(version) if !name.contains('@') || !name.ends_with(version.as_str()) => {
+            Some(version) if !(is_versioned && name.ends_with(version.as_str())) => {
                 format!("{name}{mark}{version}")
             }
             _ => name.clone(),

@@ -60,14 +60,14 @@ pub enum ImportOutcome {
 
 impl fmt::Display for ImportLine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { source, name, outcome: fate, notes, .. } = self;
+        let Self { source, name, outcome, notes, .. } = self;
         let name = name.escape_debug();
-        match fate {
+        match outcome {
             ImportOutcome::Added(id) => {
                 write!(f, "{name} from {}: added as `{id}`", source.display())?;
             }
             ImportOutcome::Present(id) => {
-                write!(f, "{name} from {}: the same as `{id}`, which is there", source.display())?;
+                write!(f, "{name} from {}: the same as the existing `{id}`", source.display())?;
             }
             ImportOutcome::Skipped(why) => {
                 write!(f, "{name} from {}: left out, {why}", source.display())?;
@@ -276,12 +276,7 @@ impl<'a> TakenIds<'a> {
                     "mgp has it as `{id}`, which is switched off; run `mgp servers enable {id}`, then try again"
                 ));
             }
-            let names = new.pass_env.iter().filter(|name| !there.pass_env.contains(name));
-            let names: Vec<&str> = names.map(String::as_str).collect();
-            if !names.is_empty() {
-                let names = names.join(", ");
-                notes.push(format!("the server there does not inherit {names}; add `pass_env`"));
-            }
+            notes.extend(lost_settings(there, &new));
             return Ok(ImportOutcome::Present(id));
         }
         let is_reserved = !self.is_fit(&wanted);
@@ -293,7 +288,8 @@ impl<'a> TakenIds<'a> {
                 format!("there are too many servers of the id `{wanted}`")
             });
         };
-        // The file is the user's own one, also where it is named, so it may refer to stored secrets.
+        // The configuration file is the user's own, even if the command line names it, so its entries may refer to
+        // stored secrets.
         let parsed = ServerConfig { origin: Origin::Named, ..parse(&id)? };
         if !write::add(document, &id, &server.entry, &from) {
             return Err("`servers` has a form that servers cannot be added to".to_owned());
@@ -391,12 +387,16 @@ fn candidates(id: &str, host: Host) -> impl Iterator<Item = String> {
 }
 
 /// Returns whether two servers run the same program with the same arguments and variables, or have the same URL and
-/// headers. `there` may inherit more variables. Without a `source`, all values must be equal.
+/// headers. `there`, the entry in the configuration, may inherit more variables. Without `source`, which is the source
+/// of `there`, all values must be equal.
 ///
-/// `source` is that of `there`. An import advises the user to store secrets, so a value with `${…}` is also equal to a
-/// secret, unless another file is the source, because its secret may be that of another account. If the same file is
-/// the source, two different values of a variable or header are equal if one of them contains `${…}`, and `there` may
-/// also inherit fewer variables, because earlier versions did not import their names.
+/// With a source, differences that an earlier import or its advice explains are ignored:
+///
+/// - The import advises the user to store secrets, so a value with `${…}` in `there` is equal to a secret in `new`.
+///   This does not apply if `there` was imported from another file, because its secret may be that of another account.
+/// - If `there` was imported from the same file, two values of a variable or header are also equal if one of them
+///   contains `${…}`.
+/// - In this case `there` may also inherit fewer variables, because earlier versions did not import their names.
 fn is_same(there: &ServerConfig, new: &ServerConfig, source: Option<EntrySource>) -> bool {
     let is_reimported = source == Some(EntrySource::ThisFile);
     let is_reference_of_secret = is_reimported || source == Some(EntrySource::Unknown);
@@ -431,6 +431,27 @@ fn is_same(there: &ServerConfig, new: &ServerConfig, source: Option<EntrySource>
         ) => same("url".to_owned(), url, address) && same_map("headers", headers, own),
         _ => false,
     }
+}
+
+/// Describes the settings of a new server that the same server in the configuration does not have.
+fn lost_settings(there: &ServerConfig, new: &ServerConfig) -> Vec<String> {
+    let names = new.pass_env.iter().filter(|name| !there.pass_env.contains(name));
+    let names: Vec<&str> = names.map(String::as_str).collect();
+    let mut notes = Vec::new();
+    if !names.is_empty() {
+        let names = names.join(", ");
+        notes.push(format!("the server there does not inherit {names}; add `pass_env`"));
+    }
+    let (own, others) = (&there.timeouts, &new.timeouts);
+    for (key, own, new) in
+        [("start_timeout", own.start, others.start), ("timeout", own.timeout, others.timeout)]
+    {
+        if let Some(new) = new.filter(|_| own != new) {
+            let (own, new) = (own.map_or("none".to_owned(), write::duration), write::duration(new));
+            notes.push(format!("its `{key}` of {new} was not copied; the server there has {own}"));
+        }
+    }
+    notes
 }
 
 /// Parses the text of a new entry, as it would later be read from the file.

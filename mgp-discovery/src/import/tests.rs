@@ -467,7 +467,8 @@ fn an_entry_whose_values_became_secrets_is_not_added_again() {
     let other = import(Host::Kiro, "kiro.json", "Bearer abc");
     assert_eq!(outcome(first.clone()), present);
     assert_eq!(outcome(other), ImportOutcome::Added("web-kiro".to_owned()));
-    // Another host has a different variable; the same host may have had the value in another place.
+    // An import from the same host is the same server even if its reference differs: the user may have stored the value
+    // in another place. A different variable of another host means another server.
     fs::write(&file, text.replace("${TOKEN}", "${keyring:work}")).unwrap();
     assert_eq!(outcome(first), present);
     let other = import(Host::Windsurf, "windsurf.json", "Bearer ${env:TOKEN}");

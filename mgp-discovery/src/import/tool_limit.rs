@@ -90,7 +90,7 @@ impl ToolLists {
     /// Reads a member of the entry; returns `false` if hosts do not limit tools with it.
     pub(super) fn read(&mut self, member: &str, value: &Value) -> Result<bool, String> {
         let is_except = EXCEPT.contains(&member);
-        // Codex has settings of single tools in a table `tools`.
+        // The table `tools` of Codex is not a list of tools: it has the settings of single tools.
         let is_settings = member == "tools" && value.is_object();
         if is_settings || !is_except && !ONLY.contains(&member) {
             return Ok(false);

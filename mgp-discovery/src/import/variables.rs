@@ -13,17 +13,17 @@ use crate::expand::{closing, looks_secret};
 pub(super) enum Dialect {
     /// No variables: `$` is plain text.
     Plain,
-    /// `${{ secrets.NAME }}`.
+    /// Variables such as `${{ secrets.NAME }}`.
     Continue,
-    /// `${VAR}`, `${VAR:-default}`.
+    /// Variables such as `${VAR}` and `${VAR:-default}`.
     Shell,
     /// The variables of [`Shell`](Self::Shell), which the file has without the dollar sign.
     OpenCode,
-    /// `$VAR` beside the variables of [`Shell`](Self::Shell).
+    /// Variables such as `$VAR`, beside those of [`Shell`](Self::Shell).
     Gemini,
     /// The variables of [`Shell`](Self::Shell), and the references of this program to secrets, files and commands.
     Own,
-    /// `${env:VAR}`, `${input:id}`, `${workspaceFolder}`, `${userHome}`.
+    /// Variables such as `${env:VAR}`, `${input:id}`, `${workspaceFolder}` and `${userHome}`.
     Editor,
 }
 
@@ -57,7 +57,7 @@ impl Findings {
 /// The beginnings of variables that only a running editor can replace.
 const OF_EDITOR: &[&str] = &["workspace", "config:", "command:", "file", "relativeFile"];
 
-/// Returns whether a folder is the home folder of the user, also if its path has other symbolic links.
+/// Returns whether a folder is the home folder of the user, even if its path leads through symbolic links.
 pub(super) fn is_home(folder: &Path) -> bool {
     std::env::home_dir().is_some_and(|home| is_same_folder(&home, folder))
 }
@@ -68,7 +68,7 @@ fn is_same_folder(one: &Path, other: &Path) -> bool {
             .is_ok_and(|one| dunce::canonicalize(other).is_ok_and(|other| one == other))
 }
 
-/// Returns the defaults that an editor proposes for its inputs, the values for which it asks the user; those of secret
+/// Returns the defaults of an editor's inputs, i.e. of the values for which it asks the user. The defaults of secret
 /// inputs are left out.
 pub(super) fn proposed(inputs: &Value) -> BTreeMap<&str, &str> {
     let inputs = inputs.as_array().into_iter().flatten();

@@ -1,6 +1,7 @@
 //! Adds servers to the text of a configuration, and preserves the user's formatting (MGP §15.2).
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use toml_edit::{Array, ArrayOfTables, DocumentMut, InlineTable, Item, Table, Value, value};
 
@@ -57,12 +58,7 @@ fn table(id: &str, entry: &Entry) -> Table {
     }
     for (name, time) in [("start_timeout", entry.start_timeout), ("timeout", entry.timeout)] {
         if let Some(time) = time {
-            let milliseconds = time.as_millis().max(1);
-            let text = match milliseconds % 1000 {
-                0 => format!("{}s", milliseconds / 1000),
-                _ => format!("{milliseconds}ms"),
-            };
-            table.insert(name, value(text));
+            table.insert(name, value(duration(time)));
         }
     }
     if !entry.pass_env.is_empty() {
@@ -74,6 +70,15 @@ fn table(id: &str, entry: &Entry) -> Table {
         }
     }
     table
+}
+
+/// Returns a duration as `mgp.toml` writes it, in seconds or milliseconds.
+pub(super) fn duration(time: Duration) -> String {
+    let milliseconds = time.as_millis().max(1);
+    match milliseconds % 1000 {
+        0 => format!("{}s", milliseconds / 1000),
+        _ => format!("{milliseconds}ms"),
+    }
 }
 
 fn inline(map: &BTreeMap<String, String>) -> InlineTable {

@@ -93,7 +93,7 @@ fn respell(manifest: &mut Value) {
 fn check(manifest: &ServiceManifest) -> Result<(), String> {
     if manifest.tools.len() > MAX_TOOLS {
         let tools = manifest.tools.len();
-        return Err(format!("the manifest has {tools} tools, and may have {MAX_TOOLS}"));
+        return Err(format!("the manifest has {tools} tools; at most {MAX_TOOLS} are allowed"));
     }
     let mut names = HashSet::new();
     for (at, tool) in manifest.tools.iter().enumerate() {
@@ -111,12 +111,12 @@ fn check(manifest: &ServiceManifest) -> Result<(), String> {
 pub(super) fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T, ManifestError> {
     let io = |source| ManifestError::Io { path: path.to_owned(), source };
     let file = std::fs::File::open(path).map_err(io)?;
-    let mut text = String::new();
-    file.take(MAX_BYTES + 1).read_to_string(&mut text).map_err(io)?;
+    let mut text = Vec::new();
+    file.take(MAX_BYTES + 1).read_to_end(&mut text).map_err(io)?;
     if text.len() as u64 > MAX_BYTES {
         return Err(ManifestError::TooLong { path: path.to_owned() });
     }
-    serde_json::from_str(text.trim_start_matches('\u{feff}'))
+    serde_json::from_slice(text.strip_prefix("\u{feff}".as_bytes()).unwrap_or(&text))
         .map_err(|error| ManifestError::Invalid { path: path.to_owned(), what: error.to_string() })
 }
 
@@ -162,6 +162,8 @@ mod tests {
             ("{}".to_owned(), "manifest_version"),
             (with_tools(r#"{"name":" "}"#), "`tools[0].name` is empty"),
             (with_tools(r#"{"name":"t"},{"name":"t"}"#), "two tools `t`"),
+            // The size limit is in the middle of a character.
+            ("é".repeat(2_100_000), "is longer than 4194304 bytes"),
         ] {
             let refused = read(&text).unwrap_err();
             assert!(refused.contains(expected), "{refused}");

@@ -7,6 +7,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::file::{ManifestError, read_json};
+use crate::import::is_withdrawn;
 
 /// The maximum number of servers that are read from a registry.
 const MAX_SERVERS: usize = 20_000;
@@ -66,12 +67,12 @@ struct Repository {
 }
 
 /// Reads a registry file: a list of `server.json` entries, or a registry's response, which is an object with the member
-/// `servers`. Entries in another form are skipped.
+/// `servers`. Skips entries in another form, and servers that the registry marks as deprecated or deleted.
 ///
 /// # Errors
 /// [`ManifestError`] if the file cannot be read or has neither form.
 pub fn read_registry(path: &Path) -> Result<Vec<RegistryServer>, ManifestError> {
-    let entries = match read_json::<Value>(path)? {
+    let mut entries = match read_json::<Value>(path)? {
         Value::Array(entries) => entries,
         Value::Object(mut page) => match page.remove("servers") {
             Some(Value::Array(entries)) => entries,
@@ -79,6 +80,7 @@ pub fn read_registry(path: &Path) -> Result<Vec<RegistryServer>, ManifestError> 
         },
         _ => return Err(invalid(path)),
     };
+    entries.retain(|entry| !is_withdrawn(entry));
     let total = entries.len();
     let servers: Vec<_> = entries.into_iter().take(MAX_SERVERS).filter_map(entry).collect();
     if servers.len() < total {
@@ -140,5 +142,23 @@ mod tests {
         }
         std::fs::write(&path, "{}").unwrap();
         assert!(read_registry(&path).unwrap_err().to_string().contains("neither"));
+    }
+
+    #[test]
+    fn a_server_that_the_registry_withdrew_is_left_out() {
+        let folder = temp_dir();
+        let path = folder.path().join("registry.json");
+        let entry = |name: &str, status: &str| {
+            let meta = format!(r#"{{"io.modelcontextprotocol.registry/official":{status}}}"#);
+            format!(r#"{{"server":{{"name":"{name}"}},"_meta":{meta}}}"#)
+        };
+        let entries = [
+            entry("active", r#"{"status":"active"}"#),
+            entry("deleted", r#"{"status":"deleted"}"#),
+            entry("deprecated", r#"{"status":"deprecated"}"#),
+        ];
+        std::fs::write(&path, format!(r#"{{"servers":[{}]}}"#, entries.join(","))).unwrap();
+        let names: Vec<_> = read_registry(&path).unwrap().into_iter().map(|one| one.name).collect();
+        assert_eq!(names, ["active"]);
     }
 }

@@ -46,7 +46,9 @@ impl RegistrationState {
         let not = |rule| Err(Refused::NotAllowed { method, rule });
         if cx.principal.authority() == Authority::Operator {
             if pass.is_some_and(|pass| !administers(pass)) {
-                return not(Rule::new(format!("pass without {ADMIN_WRITE}")));
+                return not(Rule::new(format!(
+                    "credentials without the permission `{ADMIN_WRITE}`"
+                )));
             }
             return Ok(());
         }

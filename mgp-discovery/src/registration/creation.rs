@@ -5,17 +5,19 @@
 //! server is removed when the session ends, or when the kernel starts again.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
+use mgp_types::clip;
 use mgp_types::method::{DiscoveryRegister, Request as _};
 use mgp_types::service::{Authority, Context, ScopeKind, ServerId};
+use mgp_types::store::StoreError;
 use mgp_types::sync::Mutex;
-use mgp_types::{Timestamp, clip};
 use tokio::runtime::Handle;
+use tokio::time::sleep;
 
-use super::event::Event;
-use super::record::{Created, Creator, Record, Stage};
-use super::registrations::{RegistrationState, Registrations, StoredRegistration, Turn};
-use super::source;
+use super::record::{Created, Creator};
+use super::registrations::{RegistrationState, Registrations};
+use super::work::RETRY_DELAYS;
 use crate::error::DiscoveryError;
 
 /// The maximum number of requested capabilities that are stored with a creation, and the maximum size of each in bytes.
@@ -32,6 +34,7 @@ impl Registrations {
     /// # Errors
     /// The reason why the caller cannot create a tool, as a text for the caller.
     pub fn expect_creation(&self, cx: &Context, wanted: &[String]) -> Result<(), String> {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
         let state = &self.0;
         if cx.principal.authority() == Authority::Operator {
             return Err("an operator registers servers directly".to_owned());
@@ -46,7 +49,8 @@ impl Registrations {
             return Err("it would end with its session, and this request has none".to_owned());
         }
         let wanted = wanted.iter().take(MAX_WANTED.0).map(|one| clip(one, MAX_WANTED.1));
-        let created = Created { wanted: wanted.collect() };
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let created = Created { wanted: wanted.collect(), number };
         *cx.scope.state::<OpenCreation>().0.lock() = Some((Creator::of(&cx.principal), created));
         Ok(())
     }
@@ -54,9 +58,12 @@ impl Registrations {
     /// Removes the servers that agents created in sessions of an earlier process.
     pub(super) async fn end_earlier_creations(&self) {
         let records = self.0.records();
-        let created = records.values().filter(|stored| stored.record.created.is_some());
-        for stored in created {
-            self.0.end_creation(&stored.record.program.server(), &stored.record.by).await;
+        for stored in records.values() {
+            let Some(created) = stored.record.created.clone() else { continue };
+            let (server, by) = (stored.record.program.server(), stored.record.by.clone());
+            if self.0.remove_creation(&server, &by, &created).await.is_err() {
+                tokio::spawn(Arc::clone(&self.0).end_creation(server, by, created));
+            }
         }
     }
 }
@@ -76,55 +83,56 @@ impl RegistrationState {
         *cx.scope.state::<OpenCreation>().0.lock() = None;
     }
 
-    /// Binds the server of a creation to the caller's session: the server is removed when the session ends. A creation
-    /// that is being stored is removed once it is stored.
-    pub(super) fn bind_to_session(self: &Arc<Self>, cx: &Context, server: &ServerId) {
+    /// Binds the server of a creation to the caller's session: the server is removed when the session ends. If the
+    /// session ends while the creation is being stored, the server is removed after that.
+    pub(super) fn bind_to_session(
+        self: &Arc<Self>,
+        cx: &Context,
+        server: &ServerId,
+        created: Created,
+    ) {
         let (state, server) = (Arc::downgrade(self), server.clone());
         let (by, runtime) = (Creator::of(&cx.principal), Handle::current());
         let ended = cx.scope.on_end(move || {
             let Some(state) = state.upgrade() else { return };
-            runtime.spawn(async move { state.end_creation(&server, &by).await });
+            runtime.spawn(state.end_creation(server, by, created));
         });
         ended.keep();
     }
 
-    /// Removes a created server, because its session ended.
-    async fn end_creation(self: &Arc<Self>, server: &ServerId, by: &Creator) {
-        let ended = async {
-            let turn = self.turn().await;
-            self.refresh(&turn).await?;
-            match self.stored(server) {
-                Some(stored) if stored.record.created.is_some() && stored.record.by == *by => {
-                    self.withdraw(turn, stored).await
+    /// Removes a created server, because its session ended; a failed removal is tried again.
+    async fn end_creation(self: Arc<Self>, server: ServerId, by: Creator, created: Created) {
+        let (mut wait, longest) = RETRY_DELAYS;
+        loop {
+            match self.remove_creation(&server, &by, &created).await {
+                // A closed store stays closed: the next process removes the server.
+                Ok(()) | Err(DiscoveryError::Store(StoreError::Closed)) => return,
+                Err(error) => {
+                    tracing::error!(%server, %error, "removal of a created server failed; retrying");
                 }
-                _ => Ok(()),
             }
-        };
-        if let Err(error) = ended.await {
-            tracing::error!(%server, %error, "removal of a created server failed");
+            sleep(wait).await;
+            wait = (wait * 2).min(longest);
         }
     }
 
-    async fn withdraw(
+    async fn remove_creation(
         self: &Arc<Self>,
-        turn: Turn,
-        stored: StoredRegistration,
+        server: &ServerId,
+        by: &Creator,
+        created: &Created,
     ) -> Result<(), DiscoveryError> {
-        let mut record = Record::clone(&stored.record);
-        let reason = "the session in which it was created ended";
-        match &stored.record.stage {
-            Stage::Leaving { .. } => Ok(()),
-            Stage::Waiting { .. } | Stage::Rejected { .. } if !record.changed => {
-                source::forget(self.config.scripts.clone(), &record.program).await;
-                let (by, server) = (record.by.to_principal(), record.program.server());
-                let event = Event::deregistered(&by, server, Some(reason));
-                self.remove_record(&turn, &stored, vec![event.build()]).await
+        let turn = self.turn().await;
+        self.refresh(&turn).await?;
+        match self.stored(server) {
+            Some(stored)
+                if stored.record.created.as_ref() == Some(created) && stored.record.by == *by =>
+            {
+                let reason = Some("the session in which it was created ended".to_owned());
+                let by = by.to_principal();
+                self.begin_removal(turn, stored, &by, reason, None).await.map(drop)
             }
-            _ => {
-                let (by, at, reason) = (record.by.clone(), Timestamp::now(), Some(reason.into()));
-                record.stage = Stage::Leaving { by, at, reason };
-                self.decide(turn, Some(stored), record, Vec::new()).await.map(drop)
-            }
+            _ => Ok(()),
         }
     }
 }

@@ -2,17 +2,18 @@
 
 use std::sync::Arc;
 
-use mgp_types::Timestamp;
 use mgp_types::method::{DiscoveryDeregister, Request as _};
 use mgp_types::mgp::{DeregisterParams, DeregisterResult, RegistrationStatus};
-use mgp_types::service::{Authority, Context, ServerId};
-
+use mgp_types::service::{Authority, Context, Principal, ServerId};
+use mgp_types::{Timestamp, clip};
 use tokio::sync::watch;
 
 use super::event::Event;
 use super::record::{Creator, Record, Stage};
 use super::refusal::RegistrationError as Refused;
-use super::registrations::{RegistrationState, Registrations, StoredRegistration, is_creator};
+use super::registrations::{
+    RegistrationState, Registrations, StoredRegistration, Turn, is_creator,
+};
 use super::source;
 use super::work::Progress;
 use crate::error::DiscoveryError;
@@ -25,7 +26,8 @@ impl Registrations {
     /// Drains a registered server and removes it with its tools, access, permissions and pins.
     ///
     /// Only an operator or the principal who registered the server may do this. A caller that cannot see the server
-    /// gets the same error as for an unknown one. The rejection of a registration ends only if an operator removes it.
+    /// gets the same error as for an unknown one. If the registration was rejected, the rejection stays in effect
+    /// unless an operator removes the registration.
     ///
     /// # Errors
     /// [`DiscoveryError::Registration`] with the reason why it cannot be removed; [`DiscoveryError::Store`].
@@ -52,7 +54,7 @@ impl RegistrationState {
         params: DeregisterParams,
     ) -> Result<DeregisterResult, DiscoveryError> {
         let server = ServerId::from(params.id.as_str());
-        let reason = params.reason.map(|words| cut(&words).to_owned());
+        let reason = params.reason.map(|words| clip(&words, MAX_REASON_BYTES));
         let turn = self.turn().await;
         self.refresh(&turn).await?;
         let stored = self.owned(cx, &server)?;
@@ -60,38 +62,37 @@ impl RegistrationState {
         if is_rejected && cx.principal.authority() == Authority::Operator {
             self.end_rejection(&turn, &stored.record).await?;
         }
-        let live = match &stored.record.stage {
-            Stage::Leaving { .. } => self.resume(&stored),
+        let trace = cx.trace.as_deref();
+        let removal = self.begin_removal(turn, stored, &cx.principal, reason, trace).await?;
+        Ok(reply(&server, &self.outcome(removal).await))
+    }
+
+    /// Removes a registration whose server was never started, or begins to drain and remove its server. Returns the
+    /// progress of the removal; `None` if the registration is removed already.
+    pub(super) async fn begin_removal(
+        self: &Arc<Self>,
+        turn: Turn,
+        stored: StoredRegistration,
+        by: &Principal,
+        reason: Option<String>,
+        trace: Option<&str>,
+    ) -> Result<Option<watch::Receiver<Progress>>, DiscoveryError> {
+        match &stored.record.stage {
+            Stage::Leaving { .. } => Ok(self.resume(&stored)),
             Stage::Waiting { .. } | Stage::Rejected { .. } if !stored.record.changed => {
                 source::forget(self.config.scripts.clone(), &stored.record.program).await;
-                let event = Event::deregistered(&cx.principal, server.clone(), reason.as_deref());
-                let event = event.during(cx.trace.as_deref()).build();
-                self.remove_record(&turn, &stored, vec![event]).await?;
-                return Ok(reply(&server, &Progress::Gone));
+                let server = stored.record.program.server();
+                let event = Event::deregistered(by, server, reason.as_deref()).during(trace);
+                self.remove_record(&turn, &stored, vec![event.build()]).await?;
+                Ok(None)
             }
             _ => {
                 let mut record = Record::clone(&stored.record);
-                let (by, at) = (Creator::of(&cx.principal), Timestamp::now());
-                record.stage = Stage::Leaving { by, at, reason };
+                record.stage = Stage::Leaving { by: Creator::of(by), at: Timestamp::now(), reason };
                 // The audit event is recorded later, when the removal ends.
-                let live = self.decide(turn, Some(stored), record, Vec::new()).await?;
-                return Ok(self.left(&server, live).await);
+                self.decide(turn, Some(stored), record, Vec::new()).await
             }
-        };
-        drop(turn);
-        Ok(self.left(&server, live).await)
-    }
-
-    async fn left(
-        &self,
-        server: &ServerId,
-        live: Option<watch::Receiver<Progress>>,
-    ) -> DeregisterResult {
-        let live = match live {
-            Some(live) => self.outcome(live).await,
-            None => Progress::Gone,
-        };
-        reply(server, &live)
+        }
     }
 
     /// Returns the registration of a server, or an error if the caller may not remove it.
@@ -122,8 +123,4 @@ fn reply(server: &ServerId, live: &Progress) -> DeregisterResult {
     let mut result = DeregisterResult::new(server.to_string(), status);
     result.message = Some(message.to_owned());
     result
-}
-
-fn cut(words: &str) -> &str {
-    &words[..words.floor_char_boundary(MAX_REASON_BYTES.min(words.len()))]
 }

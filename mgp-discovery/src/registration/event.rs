@@ -55,7 +55,7 @@ impl Event {
             .words("expires_at", until.map(Timestamp::as_str))
     }
 
-    /// Creates the event of a removal.
+    /// Creates the event of the removal of a registered server.
     pub(super) fn deregistered(by: &Principal, server: ServerId, reason: Option<&str>) -> Self {
         Self::own("server_deregistered", by.into(), server, AuditResult::Success)
             .tenant(by)

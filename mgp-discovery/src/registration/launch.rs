@@ -15,10 +15,7 @@ use super::refusal::RegistrationError as Refused;
 use super::registrations::RegistrationState;
 use super::servers::ApprovedRegistration;
 use super::source;
-use crate::config::{
-    CallTimeouts, GovernanceConfig, RestartConfig, ResultLimits, ServerConfig, ServerLimits,
-    TargetConfig,
-};
+use crate::config::{GovernanceConfig, RestartConfig, ServerConfig, TargetConfig};
 use crate::error::DiscoveryError;
 use crate::expand::{Expanded, ExpandedServer, ExpandedTarget, ProcessRights, SecretFile};
 use crate::source::Origin;
@@ -134,30 +131,14 @@ fn expanded(
 
 /// Returns the server as a configuration entry, with the restrictions of a project's file.
 fn entry(program: &Proposal) -> ServerConfig {
-    ServerConfig {
-        id: program.server(),
-        target: TargetConfig::Program {
-            command: program.command.clone(),
-            args: program.args.clone(),
-            cwd: Some(program.cwd.clone()),
-            env: program.env.clone(),
-        },
-        era: None,
-        enabled: true,
-        timeouts: CallTimeouts::default(),
-        health_interval: None,
-        limits: ServerLimits::default(),
-        results: ResultLimits::default(),
-        pass_env: Vec::new(),
-        manifest: None,
-        published: None,
-        check_arguments: true,
-        mgp: Some(govern(program)),
-        file: PathBuf::new(),
-        origin: Origin::Project,
-        // The approval of a registration already covers its files, so the check for projects' files is not needed.
-        approved_files: None,
-    }
+    let target = TargetConfig::Program {
+        command: program.command.clone(),
+        args: program.args.clone(),
+        cwd: Some(program.cwd.clone()),
+        env: program.env.clone(),
+    };
+    // The entry has no `approved_files`, because the approval of a registration covers its files.
+    ServerConfig::new(program.server(), target, govern(program), Origin::Project)
 }
 
 /// Returns the governance settings of the program, in the form of a configuration entry.

@@ -152,7 +152,7 @@ pub(super) fn check_id(id: &str) -> Result<(), Refused> {
     }
     let most = limits::MAX_ID_BYTES;
     unfit(format!(
-        "`id` has letters, digits, `.`, `_` and `-`, at most {most}, and begins with one of the first two"
+        "`id` begins with a letter or digit, and has only letters, digits, `.`, `_` and `-`, at most {most}"
     ))
 }
 
@@ -205,7 +205,8 @@ fn variable<'a>(
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     if name.is_empty() || !name.bytes().all(plain) || name.as_bytes()[0].is_ascii_digit() {
         return unfit(
-            "a name in `env` has letters, digits and `_`, and begins with no digit".into(),
+            "a name in `env` has only letters, digits and `_`, and does not begin with a digit"
+                .into(),
         );
     }
     let loads = changes_code(name);

@@ -53,6 +53,9 @@ pub(super) struct Record {
 pub(super) struct Created {
     /// The requested capabilities that no tool had.
     pub(super) wanted: Vec<String>,
+    /// The number of the creation in its process: another session can create another server with the same id.
+    #[serde(default)]
+    pub(super) number: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -102,7 +102,7 @@ pub enum RegistrationError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum IdHolder {
-    /// A server of the configuration, or another server that was not registered at run time, has the id.
+    /// The id belongs to a server that was not registered at run time, e.g. one of the configuration.
     Other,
     /// A server that was registered at run time has the id.
     Registered,

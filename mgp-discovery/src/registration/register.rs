@@ -7,7 +7,7 @@ use mgp_types::mgp::{
     Actor, AuditResult, Permission, RegisterParams, RegisterResult, RegistrationStatus,
 };
 use mgp_types::service::{Authority, Context, Principal, ServerId};
-use mgp_types::{ErrorCode, RpcError, Sha256Hash, Timestamp};
+use mgp_types::{ErrorCode, Sha256Hash, Timestamp};
 
 use super::event::Event;
 use super::launch::secrets;
@@ -85,7 +85,7 @@ impl Registrations {
         state.judged(&stored.record.program).await?;
         let turn = state.turn().await;
         state.refresh(&turn).await?;
-        // If another approval has been given meanwhile, the server runs, and its state is no longer an earlier one.
+        // The registration may have been decided or replaced while its files were compared and its code was judged.
         if state.stored(server).is_none_or(|now| now.revision != stored.revision) {
             return Err(Refused::NotWaiting(server.clone()).into());
         }
@@ -171,10 +171,11 @@ impl RegistrationState {
         let question = Event::approval_requested(Actor::of(by), &record, Some(&until));
         let events = vec![event.build(), question.during(trace).build()];
         let reply = waits(&record.program, Some(&until));
-        let is_created = record.created.is_some();
-        if is_created {
+        let created = record.created.clone();
+        let is_created = created.is_some();
+        if let Some(created) = created {
             // Bind first: the decision below is completed even if this future is dropped.
-            self.bind_to_session(cx, &server);
+            self.bind_to_session(cx, &server, created);
         }
         self.decide(turn, before, record, events).await?;
         if is_created {
@@ -258,7 +259,12 @@ impl RegistrationState {
                 Stage::Approved { .. } => taken(server.as_str(), IdHolder::Registered),
                 Stage::Leaving { .. } => taken(server.as_str(), IdHolder::Leaving),
                 // An operator approved other files under this id earlier; that registration must be removed first.
-                _ if stored.record.changed => taken(server.as_str(), IdHolder::Waiting),
+                Stage::Waiting { .. } if stored.record.changed => {
+                    taken(server.as_str(), IdHolder::Waiting)
+                }
+                Stage::Rejected { .. } if stored.record.changed => {
+                    taken(server.as_str(), IdHolder::Registered)
+                }
                 Stage::Waiting { .. } | Stage::Rejected { .. } => Ok(Some(stored)),
             };
         }
@@ -376,18 +382,17 @@ impl RegistrationState {
         server: &ServerId,
         live: Option<tokio::sync::watch::Receiver<Progress>>,
     ) -> Result<RegisterResult, DiscoveryError> {
-        let live = match live {
-            Some(live) => self.outcome(live).await,
-            None => Progress::Gone,
-        };
-        let (status, message) = match live {
+        let (status, message) = match self.outcome(live).await {
             Progress::Running => (RegistrationStatus::Connected, "it is registered".to_owned()),
             Progress::Starting => (
                 RegistrationStatus::Other("connecting".into()),
                 "it is registered and starting; check again later".to_owned(),
             ),
-            Progress::Failed(error) => (RegistrationStatus::Error, not_started(&error)),
-            Progress::Resting => (
+            Progress::Failed(error) => {
+                let message = format!("it is registered and did not start: {}", error.message());
+                (RegistrationStatus::Error, message)
+            }
+            Progress::Suspended => (
                 RegistrationStatus::Error,
                 "the configuration took its id; it is suspended until the id is free".to_owned(),
             ),
@@ -399,11 +404,6 @@ impl RegistrationState {
         result.message = Some(message);
         Ok(result)
     }
-}
-
-/// Returns the message for a registration whose server did not start.
-fn not_started(error: &RpcError) -> String {
-    format!("it is registered and did not start: {}", error.message())
 }
 
 /// Returns the reply to a request that repeats the earlier request; `None` if the new request replaces the earlier one.

@@ -32,7 +32,7 @@ use crate::registry::{KnownServer, ServerCatalog};
 /// The delay before the first attempt to read a store again after it failed.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 /// The maximum number of attempts to read a store again after it failed.
-const LOOKS: u32 = 8;
+const MAX_RETRIES: u32 = 8;
 
 /// The servers that are registered at run time.
 ///
@@ -296,19 +296,19 @@ impl Registrations {
         let state = &self.0;
         let turn = state.turn().await;
         state.refresh(&turn).await?;
-        let mut yielding = Vec::new();
+        let mut suspended = Vec::new();
         for stored in state.records().values() {
             let server = stored.record.program.server();
             if state.servers.is_configured(&server) {
-                yielding.extend(state.suspend(stored));
+                suspended.extend(state.suspend(stored));
             } else {
                 state.resume_suspended(stored);
             }
         }
         // Release the lock here, because a removal needs it.
         drop(turn);
-        for given_way in yielding {
-            given_way.await;
+        for stopped in suspended {
+            stopped.await;
         }
         Ok(())
     }
@@ -326,6 +326,22 @@ impl Registrations {
         self.0.refresh(&turn).await?;
         let records = self.0.records();
         Ok(records.values().filter_map(|stored| PendingRegistration::of(&stored.record)).collect())
+    }
+
+    /// Returns the registrations in a store that wait for an operator, except those that ended with a session of an
+    /// earlier process. It is meant for programs that run no servers.
+    ///
+    /// # Errors
+    /// [`DiscoveryError::Store`] if the store cannot be read.
+    ///
+    /// # Cancel safety
+    /// Dropping the future changes nothing.
+    pub async fn pending_in(store: &dyn Store) -> Result<Vec<PendingRegistration>, DiscoveryError> {
+        let now = SystemTime::now();
+        let records = store.load(SPACE).await?.records.into_iter();
+        let read = records.filter_map(|record| record.value?.get::<Record>().ok());
+        let current = read.filter(|record| !record.is_over(now) && record.created.is_none());
+        Ok(current.filter_map(|record| PendingRegistration::of(&record)).collect())
     }
 
     /// Returns a counter that changes whenever a registration is requested, decided or removed.
@@ -455,7 +471,7 @@ impl RegistrationState {
     fn refresh_later(self: &Arc<Self>) {
         let state = Arc::downgrade(self);
         tokio::spawn(async move {
-            for tried in 0..LOOKS {
+            for tried in 0..MAX_RETRIES {
                 sleep(RETRY_INTERVAL * (1 << tried)).await;
                 let Some(state) = state.upgrade() else { return };
                 let turn = state.turn().await;

@@ -71,7 +71,7 @@ impl RegistrationState {
         for stored in loaded.records {
             let Some(value) = stored.value else { continue };
             match value.get::<Rejection>() {
-                // If the end cannot be read, treat the rejection as ended, like a record.
+                // If the end cannot be read, treat the rejection as ended, as an expired record is treated.
                 Ok(read) if !read.until.is_before(SystemTime::now()).unwrap_or(true) => {
                     kept.insert(stored.key, read.by);
                 }

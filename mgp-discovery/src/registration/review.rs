@@ -1,10 +1,12 @@
-//! The review of a registration before it is approved (MGP §15.4).
+//! The review of a registration before it is approved (MGP §15.4): the text that an operator reads.
+//!
+//! The operator's decision, i.e. `approve` and `reject`, is in `register.rs`.
 
 use std::fmt;
 use std::path::PathBuf;
 
-use mgp_types::mgp::{Permission, TrustLevel};
-use mgp_types::service::{Principal, ServerId};
+use mgp_types::mgp::{KernelApproval, Permission, TrustLevel};
+use mgp_types::service::{AgentId, Principal, ServerId};
 use mgp_types::{Sha256Hash, Timestamp};
 
 use crate::expand::looks_secret;
@@ -86,6 +88,28 @@ impl PendingRegistration {
             since: record.asked_at.clone(),
             until: until.clone(),
         })
+    }
+
+    /// Returns the registration as an operator's programs list it: an open approval with the fingerprint as its id. If
+    /// `is_whole` is set, its arguments contain the script of the request.
+    #[must_use]
+    pub fn to_listed(&self, is_whole: bool) -> KernelApproval {
+        let mut approval = KernelApproval::new(
+            self.fingerprint.to_string(),
+            "registration",
+            "open",
+            self.to_string(),
+            self.created_by.subject().as_str(),
+            self.since.clone(),
+        );
+        approval.agent_id = self.created_by.as_agent().map(AgentId::to_string);
+        approval.server_id = Some(self.server.to_string());
+        approval.permissions = self.permissions.clone().into();
+        approval.expires_at.clone_from(&self.until);
+        if let Some(script) = self.source.as_ref().filter(|_| is_whole) {
+            approval.arguments = Some(serde_json::json!({ "script": script }).to_string());
+        }
+        approval
     }
 }
 

@@ -10,16 +10,18 @@ mod requests;
 
 use std::collections::HashSet;
 use std::fs;
+use std::future::poll_fn;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
+use std::task::Poll;
 use std::time::Duration;
 
 use mgp_testkit::{TempDir, temp_dir};
 use mgp_types::method::{DiscoveryDeregister, DiscoveryRegister, Request as _};
 use mgp_types::mgp::{AuditEvent, ServerState, ServerSummary};
 use mgp_types::service::{
-    BoxFuture, Context, Hidden, MemoryAudit, Principal, ServerId, Stack, mock, visibility,
+    BoxFuture, Context, Hidden, MemoryAudit, Principal, Reply, ServerId, Stack, mock, visibility,
 };
 use mgp_types::store::{MemoryStore, Store};
 use mgp_types::{ErrorCode, RpcError};
@@ -38,9 +40,9 @@ pub(super) struct Fake {
     log: Mutex<Vec<String>>,
     running: Mutex<Vec<ApprovedRegistration>>,
     configured: Mutex<HashSet<String>>,
-    /// The number of the next starts that fail.
+    /// The number of further starts that fail.
     broken: AtomicU32,
-    /// The number of the next removals that fail.
+    /// The number of further removals that fail.
     stuck: AtomicU32,
     /// If set, draining a server waits for a permit of this semaphore.
     held: Mutex<Option<Arc<Semaphore>>>,
@@ -298,4 +300,19 @@ pub(super) fn refused(answer: Result<Value, RpcError>, code: i32, words: &str) -
 /// Sleeps for a moment, so that spawned tasks run until they wait.
 pub(super) async fn settle() {
     tokio::time::sleep(Duration::from_millis(10)).await;
+}
+
+/// Polls a reply at most this number of times; returns whether it arrived.
+pub(super) async fn polled(
+    request: &mut BoxFuture<'static, Result<Reply, RpcError>>,
+    polls: u32,
+) -> bool {
+    for _ in 0..polls {
+        let polled = poll_fn(|task| Poll::Ready(request.as_mut().poll(task).is_ready()));
+        if polled.await {
+            return true;
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    false
 }

@@ -24,7 +24,8 @@ use crate::registry::KnownServer;
 /// waiting.
 const DRAIN_GRACE_TIMEOUT: Duration = Duration::from_secs(10);
 /// The first and the maximum delay before a failed removal is tried again.
-const RETRY_DELAYS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(1));
+pub(super) const RETRY_DELAYS: (Duration, Duration) =
+    (Duration::from_secs(1), Duration::from_mins(1));
 
 /// The running or finished work on one server.
 pub(super) struct Work {
@@ -43,7 +44,7 @@ pub(super) enum Progress {
     /// The start of the server failed with this error.
     Failed(RpcError),
     /// The server is suspended, because the configuration has a server with the same id.
-    Resting,
+    Suspended,
     /// The server is being drained and removed.
     Leaving,
     /// The server is removed.
@@ -99,9 +100,10 @@ impl RegistrationState {
     {
         let (sender, live) = watch::channel(first);
         let (server, revision) = (stored.record.program.server(), stored.revision);
-        let mut lock_work = self.work.lock();
-        let before = lock_work.remove(&server).map(|before| before.task);
-        // Abort it here, because the new task may be aborted itself before it runs.
+        let mut all_work = self.work.lock();
+        let before = all_work.remove(&server).map(|before| before.task);
+        // Abort the earlier work here and not in the new task, because the new task may itself be aborted before it
+        // runs.
         before.iter().for_each(JoinHandle::abort);
         let task = tokio::spawn(async move {
             if let Some(before) = before {
@@ -110,7 +112,7 @@ impl RegistrationState {
             }
             work(sender).await;
         });
-        lock_work.insert(server, Work { revision, live: live.clone(), task });
+        all_work.insert(server, Work { revision, live: live.clone(), task });
         live
     }
 
@@ -121,7 +123,7 @@ impl RegistrationState {
 
     async fn start(self: Arc<Self>, server: &ServerId, sender: &ProgressSender) {
         if self.servers.is_configured(server) {
-            sender.send_replace(Progress::Resting);
+            sender.send_replace(Progress::Suspended);
             return;
         }
         let Some(approved) = self.approved(server) else {
@@ -167,8 +169,8 @@ impl RegistrationState {
 
     async fn drain(&self, server: &ServerId) {
         let within = self.config.drain_timeout;
-        let patience = within.saturating_add(DRAIN_GRACE_TIMEOUT);
-        if timeout(patience, self.servers.drain(server, within)).await.is_err() {
+        let longest = within.saturating_add(DRAIN_GRACE_TIMEOUT);
+        if timeout(longest, self.servers.drain(server, within)).await.is_err() {
             tracing::error!(%server, "drain timeout; removing the server anyway");
         }
     }
@@ -202,7 +204,7 @@ impl RegistrationState {
             Stage::Waiting { .. } | Stage::Rejected { .. } => stored.record.changed,
         };
         let is_leaving = matches!(stored.record.stage, Stage::Leaving { .. });
-        if !is_ours || (!is_leaving && self.is_resting(&server)) {
+        if !is_ours || (!is_leaving && self.is_suspended(&server)) {
             return None;
         }
         let state = Arc::clone(self);
@@ -212,7 +214,7 @@ impl RegistrationState {
             if is_leaving {
                 state.leave(&server, &sender).await;
             } else {
-                sender.send_replace(Progress::Resting);
+                sender.send_replace(Progress::Suspended);
             }
         });
         // An error means that other work replaced this work; the server then reaches the right state too.
@@ -220,15 +222,15 @@ impl RegistrationState {
     }
 
     /// Returns whether a server is suspended.
-    fn is_resting(&self, server: &ServerId) -> bool {
-        let lock_work = self.work.lock();
-        lock_work.get(server).is_some_and(|work| matches!(*work.live.borrow(), Progress::Resting))
+    fn is_suspended(&self, server: &ServerId) -> bool {
+        let work = self.work.lock();
+        work.get(server).is_some_and(|work| matches!(*work.live.borrow(), Progress::Suspended))
     }
 
     /// Starts a suspended server.
     pub(super) fn resume_suspended(self: &Arc<Self>, stored: &StoredRegistration) {
         let server = stored.record.program.server();
-        if self.is_resting(&server) {
+        if self.is_suspended(&server) {
             self.work.lock().remove(&server);
             self.resume(stored);
         }
@@ -259,8 +261,10 @@ impl RegistrationState {
         KnownServer::new(summary, program.mgp.permissions_required.iter().cloned())
     }
 
-    /// Waits until the work ends, or until the caller's time limit, and returns the progress.
-    pub(super) async fn outcome(&self, mut live: watch::Receiver<Progress>) -> Progress {
+    /// Waits until the work ends, or until the caller's time limit, and returns the progress. `None` means that the
+    /// registration is already removed.
+    pub(super) async fn outcome(&self, live: Option<watch::Receiver<Progress>>) -> Progress {
+        let Some(mut live) = live else { return Progress::Gone };
         let over = timeout(self.config.reply_timeout, live.wait_for(Progress::is_over));
         if let Ok(Ok(over)) = over.await {
             return over.clone();

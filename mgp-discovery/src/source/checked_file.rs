@@ -38,7 +38,7 @@ pub(crate) fn text_of(path: &Path, origin: Origin) -> Result<Option<String>, Dis
     }
     let text =
         String::from_utf8(bytes).map_err(|_| DiscoveryError::NotText { path: path.to_owned() })?;
-    // Editors on Windows begin files with a byte order mark.
+    // Remove the byte order mark with which editors on Windows begin files.
     Ok(Some(match text.strip_prefix('\u{feff}') {
         Some(rest) => rest.to_owned(),
         None => text,

@@ -124,7 +124,8 @@ async fn a_server_that_the_user_adds_later_is_not_replaced() {
     let loaded = sources.load(&trust).await.unwrap();
     assert_eq!(command(&loaded, "git"), "own-git");
     assert!(loaded.findings[0].what.contains("run `mgp trust` again"));
-    // This also holds if the user's own entry is faulty: the id still belongs to the user's server.
+    // A faulty entry of the user is not replaced by the project's server either, because the id still belongs to the
+    // user.
     place.user("[[servers]]\nid = 'git'\n");
     assert!(sources.load(&trust).await.unwrap().config.servers.is_empty());
 }

@@ -20,7 +20,7 @@ pub(super) enum Admission {
 
 impl Admission {
     pub(super) fn of(call: &Call) -> Self {
-        // Tool calls are the common case, and the cheapest to recognise.
+        // Check tool calls first, because they are the most frequent calls and the cheapest to recognise.
         if call.tool().is_some() {
             return Self::Counted;
         }
@@ -36,7 +36,8 @@ impl Admission {
             | HealthPing::METHOD
             | HealthStatusGet::METHOD
             | LifecycleShutdown::METHOD
-            // Running calls can depend on these methods.
+            // With these methods, callers get the results of running tasks, and send the answers and decisions for
+            // which running calls wait.
             | TasksGet::METHOD
             | TasksResult::METHOD
             | TasksList::METHOD
@@ -44,7 +45,7 @@ impl Admission {
             | PermissionResponse::METHOD
             | PermissionGrant::METHOD
             | CallbackRespond::METHOD
-            // These end a running task or call.
+            // These methods end something, e.g. a task or a subscription, so they do not prolong the drain.
             | TasksCancel::METHOD
             | StreamCancel::METHOD
             | AccessRevoke::METHOD

@@ -47,7 +47,7 @@ impl Gate {
         false
     }
 
-    /// Counts a further part of a call that is already counted, even if the gate is closed.
+    /// Counts a further part of a call that is already counted, e.g. its task, even if the gate is closed.
     pub(super) fn hold(&self) {
         self.state.fetch_add(ONE, Ordering::AcqRel);
     }

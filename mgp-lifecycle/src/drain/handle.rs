@@ -27,7 +27,7 @@ const CUT_TIMEOUT: Duration = Duration::from_secs(1);
 pub struct DrainConfig {
     /// The time for running calls to end, if the shutdown request sets no time. Default: 30 s.
     pub timeout: Duration,
-    /// Maximum time that a caller can set. Default: 10 minutes.
+    /// The maximum time for running calls to end, unless `timeout` is longer. Default: 10 minutes.
     pub max_timeout: Duration,
     /// Maximum time for notifying peers that the server has ended. Default: 500 ms.
     pub notify_timeout: Duration,
@@ -52,8 +52,8 @@ impl Default for DrainConfig {
 pub struct RemainingCalls {
     /// The number of running calls and tasks.
     pub calls: usize,
-    /// The estimated time until they end, based on recent calls of the same tools; at most the remaining time of the
-    /// drain.
+    /// The estimated time until these calls and tasks have ended, based on recent calls of the same tools; at most the
+    /// remaining time of the drain.
     pub estimate: Duration,
 }
 
@@ -93,7 +93,7 @@ struct DrainState {
     observers: Mutex<Vec<Observer>>,
 }
 
-/// Function that notifies peers of a transition.
+/// Function that notifies peers that the drain has begun or has ended.
 type Observer = Arc<dyn Fn(LifecycleParams) -> BoxFuture<'static, ()> + Send + Sync>;
 
 impl Default for Drain {
@@ -133,7 +133,7 @@ impl Drain {
         let _ = self.0.fleet.set(fleet);
     }
 
-    /// Returns the configuration.
+    /// Returns the time limits of the drain, as currently configured.
     #[must_use]
     pub fn config(&self) -> DrainConfig {
         self.0.config.lock().clone()
@@ -170,7 +170,9 @@ impl Drain {
         // Set the reason before the gate is closed, because refusals contain it.
         let _ = state.reason.set(reason);
         let is_first = state.gate.close();
-        self.shorten(timeout.min(self.config().max_timeout));
+        let config = self.config();
+        // `max_timeout` limits only the times that callers choose. It does not shorten the configured default time.
+        self.shorten(timeout.min(config.max_timeout.max(config.timeout)));
         if is_first {
             let entered = state.state.enter(ServerState::Draining, self.reason().as_str());
             let entered = entered.inspect_err(|error| tracing::debug!(%error, "draining anyway"));
@@ -221,7 +223,7 @@ impl Drain {
     /// # Cancel safety
     /// Cancel safe.
     pub async fn wait_begun(&self) {
-        // The channel is never closed: this handle holds the sender.
+        // `wait_for` cannot fail, because this handle holds the sender of the channel.
         let _ = self.0.deadline.subscribe().wait_for(Option::is_some).await;
     }
 
@@ -230,7 +232,7 @@ impl Drain {
     /// # Cancel safety
     /// Cancel safe.
     pub async fn wait_ended(&self) {
-        // The channel is never closed: this handle holds the sender.
+        // `wait_for` cannot fail, because this handle holds the sender of the channel.
         let _ = self.0.is_over.subscribe().wait_for(|is_over| *is_over).await;
     }
 
@@ -288,7 +290,7 @@ impl Drain {
         // Each observer runs in its own task, so that a slow peer does not delay the others, and a panic ends only that
         // observer.
         let mut notifying = JoinSet::new();
-        notifying.spawn(self.clone().notify(first));
+        self.notify(first, &mut notifying);
         if !self.wait_empty().await {
             tracing::warn!(calls = state.gate.count(), "drain timeout: cutting running calls");
             state.is_cut.store(true, Ordering::Release);
@@ -307,7 +309,7 @@ impl Drain {
             // Wait until the first notification is complete before starting the second, so that each peer receives them
             // in order.
             while notifying.join_next().await.is_some() {}
-            notifying.spawn(self.clone().notify(last.ok()));
+            self.notify(last.ok(), &mut notifying);
             while notifying.join_next().await.is_some() {}
         };
         if timeout(self.config().notify_timeout, notifications).await.is_err() {
@@ -340,11 +342,14 @@ impl Drain {
         }
     }
 
-    async fn notify(self, transition: Option<Transition>) {
+    /// Calls each observer in a task of its own.
+    fn notify(&self, transition: Option<Transition>, notifying: &mut JoinSet<()>) {
         let Some(transition) = transition else { return };
+        let params = transition.to_params(self.config().server_id.as_ref());
         let observers = self.0.observers.lock().clone();
         for observer in observers {
-            observer(transition.to_params(self.config().server_id.as_ref())).await;
+            let params = params.clone();
+            notifying.spawn(async move { observer(params).await });
         }
     }
 }

@@ -156,6 +156,16 @@ async fn a_zero_timeout_ends_at_once_and_a_long_one_is_capped() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_limit_of_what_callers_ask_for_does_not_cut_the_configured_time() {
+    let drain = Drain::default();
+    drain.configure(|config| config.timeout = Duration::from_mins(20));
+    let mut client = takes(&drain, Duration::from_hours(1));
+    let _running = started(&mut client).await;
+    let remaining = drain.begin(ShutdownReason::OperatorRequest, drain.config().timeout);
+    assert_eq!(remaining.estimate.as_secs(), 1200);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_second_request_shortens_the_time_and_never_lengthens_it() {
     let drain = Drain::default();
     let mut client = takes(&drain, Duration::from_hours(1));
@@ -246,11 +256,14 @@ async fn the_estimate_is_the_typical_duration_of_such_calls() {
 async fn peers_are_notified_in_order_and_a_slow_one_is_not_waited_for() {
     let drain = Drain::default();
     let received = Arc::new(Mutex::new(Vec::new()));
-    let own = Arc::clone(&received);
-    drain.on_transition(move |change| {
-        own.lock().push(change.new_state.to_string());
-        Box::pin(async move { sleep(Duration::from_millis(10)).await })
-    });
+    let record_on = |drain: &Drain| {
+        let own = Arc::clone(&received);
+        drain.on_transition(move |change| {
+            own.lock().push(change.new_state.to_string());
+            Box::pin(async move { sleep(Duration::from_millis(10)).await })
+        });
+    };
+    record_on(&drain);
     drain.on_transition(|_| Box::pin(std::future::pending()));
     let begun = Instant::now();
     drain.begin(ShutdownReason::OperatorRequest, LONG);
@@ -259,14 +272,25 @@ async fn peers_are_notified_in_order_and_a_slow_one_is_not_waited_for() {
     assert_eq!(*received.lock(), ["draining"], "the second never overtakes the first");
 
     let drain = Drain::default();
-    let own = Arc::clone(&received);
-    drain.on_transition(move |change| {
-        own.lock().push(change.new_state.to_string());
-        Box::pin(async move { sleep(Duration::from_millis(10)).await })
-    });
+    record_on(&drain);
     drain.begin(ShutdownReason::OperatorRequest, LONG);
     drain.wait_ended().await;
     assert_eq!(*received.lock(), ["draining", "draining", "disconnected"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_observer_that_hangs_does_not_delay_the_others() {
+    let drain = Drain::default();
+    let received = Arc::new(Mutex::new(Vec::new()));
+    let own = Arc::clone(&received);
+    drain.on_transition(|_| Box::pin(std::future::pending()));
+    drain.on_transition(move |change| {
+        own.lock().push(change.new_state.to_string());
+        Box::pin(std::future::ready(()))
+    });
+    drain.begin(ShutdownReason::OperatorRequest, LONG);
+    drain.wait_ended().await;
+    assert_eq!(*received.lock(), ["draining"]);
 }
 
 // === The method ===

@@ -259,9 +259,9 @@ async fn first_answer<S: MgpService>(
     }
 }
 
-/// Returns the result of `initialize`, sent to a server that refused the probe as an unknown method with a 4xx status.
-/// If the server also refuses `initialize`, it counts as modern, without `server/discover`; some legacy servers refuse
-/// only the probe.
+/// Returns the facts about a server that refused the probe as an unknown method with a 4xx status; `initialized` is the
+/// outcome of `initialize`, which was sent next. If the server accepted it, the server is legacy: some legacy servers
+/// refuse only the probe. If the server refused it as well, it counts as modern, without `server/discover`.
 fn modern_if_refused(
     initialized: Result<Arc<PeerInfo>, ConnectError>,
     cx: &Context,
@@ -466,7 +466,12 @@ async fn run_gate(
         Ok(ConnectDecision::Proceed) => Ok(()),
         Err(_) => {
             tracing::warn!("permission request timed out; deferred");
-            Ok(())
+            match config.on_deferred {
+                UngrantedPolicy::Proceed => Ok(()),
+                UngrantedPolicy::Close => {
+                    Err(ConnectError::Deferred(facts.permissions_required.clone()))
+                }
+            }
         }
     }
 }
@@ -491,105 +496,4 @@ async fn send<S: MgpService>(
 }
 
 #[cfg(test)]
-mod tests {
-    use mgp_types::service::{HttpFailure, Peer, Principal, Scope, ScopeKind, Stack};
-    use tokio::time::Instant;
-
-    use super::*;
-
-    #[tokio::test]
-    async fn a_refusal_that_names_a_revision_is_retried_once_with_it() {
-        use std::sync::atomic::{AtomicUsize, Ordering};
-        for refusals in [1, 2] {
-            let requests = Arc::new(AtomicUsize::new(0));
-            let count = Arc::clone(&requests);
-            let server = Stack::from_fn(move |call: Call| {
-                let number = count.fetch_add(1, Ordering::Relaxed);
-                async move {
-                    if call.is::<Initialize>() {
-                        return Err(RpcError::method_not_found(Initialize::METHOD));
-                    }
-                    if number < refusals {
-                        let data =
-                            r#"{"supported":["2030-01-01","2026-07-28"],"requested":"2026-07-28"}"#;
-                        return Err(RpcError::new(ErrorCode::UNSUPPORTED_VERSION, "no")
-                            .data(Payload::from_trusted(data)));
-                    }
-                    Reply::of(&DiscoverResult::new(
-                        vec![Revision::MODERN],
-                        ServerCapabilities::new(),
-                    ))
-                }
-            });
-            let cx =
-                Context::new(Peer::none(), Scope::new(ScopeKind::Connection), Principal::local());
-            let offer = ClientOffer::new(Implementation::new("c", "1"));
-            let result = connect(&server, &cx, &offer, &ConnectConfig::default()).await;
-            assert_eq!(result.is_ok(), refusals == 1);
-            // After the second refusal the client treats the server as legacy, and the server then refuses
-            // `initialize`, too.
-            assert_eq!(requests.load(Ordering::Relaxed), if refusals == 1 { 2 } else { 3 });
-        }
-    }
-
-    /// Connects to a server that needs this long to start. A modern server then answers all waiting requests; a legacy
-    /// server never answers the probe.
-    async fn connect_after(seconds: u64, answers: Era) -> Result<Era, ConnectError> {
-        let ready = Instant::now() + Duration::from_secs(seconds);
-        let server = Stack::from_fn(move |call: Call| async move {
-            let is_probe = call.is::<ServerDiscover>();
-            match (answers, is_probe) {
-                (Era::Legacy, true) => std::future::pending().await,
-                (Era::Legacy, false) => {
-                    let (all, info) = (ServerCapabilities::new(), Implementation::new("s", "1"));
-                    Reply::of(&InitializeResult::new(Revision::LATEST_LEGACY, all, info))
-                }
-                (_, true) => {
-                    tokio::time::sleep_until(ready).await;
-                    let modern = vec![Revision::MODERN];
-                    Reply::of(&DiscoverResult::new(modern, ServerCapabilities::new()))
-                }
-                // A modern server refuses `initialize` at the time when it answers the probe.
-                (_, false) => {
-                    tokio::time::sleep_until(ready).await;
-                    Err(RpcError::method_not_found(Initialize::METHOD))
-                }
-            }
-        });
-        let cx = Context::new(Peer::none(), Scope::new(ScopeKind::Connection), Principal::local());
-        let offer = ClientOffer::new(Implementation::new("c", "1"));
-        let facts = connect(&server, &cx, &offer, &ConnectConfig::default()).await?;
-        assert_eq!(cx.scope.state::<HandshakeState>().facts().era, facts.era);
-        Ok(facts.era)
-    }
-
-    #[tokio::test]
-    async fn only_a_server_that_also_refuses_initialize_is_modern_without_a_description() {
-        for (accepts, era) in [(true, Era::Legacy), (false, Era::Modern)] {
-            let server = Stack::from_fn(move |call: Call| async move {
-                if accepts && !call.is::<ServerDiscover>() {
-                    let (all, info) = (ServerCapabilities::new(), Implementation::new("s", "1"));
-                    return Reply::of(&InitializeResult::new(Revision::LATEST_LEGACY, all, info));
-                }
-                let unknown = RpcError::method_not_found(call.method().as_str());
-                Err(unknown.because(HttpFailure::StatusWithError(404)))
-            });
-            let cx =
-                Context::new(Peer::none(), Scope::new(ScopeKind::Connection), Principal::local());
-            let offer = ClientOffer::new(Implementation::new("c", "1"));
-            let facts = connect(&server, &cx, &offer, &ConnectConfig::default()).await.unwrap();
-            assert_eq!((facts.era, facts.capabilities.is_some()), (era, accepts));
-            assert_eq!(cx.scope.state::<HandshakeState>().facts().era, era);
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_modern_server_that_starts_slowly_does_not_count_as_a_legacy_one() {
-        for seconds in [5, 12, 29] {
-            assert_eq!(connect_after(seconds, Era::Modern).await.unwrap(), Era::Modern);
-        }
-        let late = connect_after(31, Era::Modern).await;
-        assert!(matches!(late, Err(ConnectError::TimedOut(_))), "{late:?}");
-        assert_eq!(connect_after(0, Era::Legacy).await.unwrap(), Era::Legacy);
-    }
-}
+mod tests;

@@ -13,6 +13,9 @@ use super::offer::ClientOffer;
 /// Maximum number of capability sets whose encoded form is cached. A kernel's hosts declare only a few different sets.
 const MAX_CACHED: usize = 16;
 
+/// The maximum size of the capabilities of a caller whose encoded form is cached, in bytes.
+const MAX_CACHED_BYTES: usize = 4 * 1024;
+
 /// The capabilities that a request declares, encoded as JSON.
 #[derive(Clone, Debug)]
 pub(super) struct DeclaredCapabilities {
@@ -32,14 +35,14 @@ impl DeclaredCapabilities {
     }
 }
 
-/// The client's capabilities, and a cache of their encoded combinations with those of callers (sampling, elicitation,
-/// roots).
+/// The client's own capabilities, and a cache of those capabilities with sampling, elicitation and roots replaced by
+/// the ones of a caller.
 #[derive(Debug)]
 pub(super) struct CallerCapabilities {
     own: ClientCapabilities,
     /// The client's MGP offer without the extension `callbacks`.
     without_callbacks: Option<MgpCapability>,
-    /// The encoded combinations, each with the capabilities that the caller sent.
+    /// The cached capabilities that requests declare, each next to the capabilities that the caller itself sent.
     cache: Mutex<Vec<(Payload, DeclaredCapabilities)>>,
 }
 
@@ -78,11 +81,13 @@ impl CallerCapabilities {
         // Omit `listChanged`, which exists only in the legacy era.
         capabilities.roots = caller.roots.map(|_| ListChanged::new());
         let declared = DeclaredCapabilities::new(capabilities).ok()?;
-        let mut cache = self.cache.lock();
-        if cache.len() >= MAX_CACHED {
-            cache.clear();
+        if sent.as_str().len() <= MAX_CACHED_BYTES {
+            let mut cache = self.cache.lock();
+            if cache.len() >= MAX_CACHED {
+                cache.clear();
+            }
+            cache.push((sent.clone(), declared.clone()));
         }
-        cache.push((sent.clone(), declared.clone()));
         Some(declared)
     }
 }

@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::state::Phase;
 use crate::error::LifecycleError;
 
-/// The facts about an inbound request that determine its route.
+/// The facts about an inbound request that determine its [`Route`], i.e. how the handshake treats it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RequestFacts<'a> {
     pub(crate) method: &'a str,
@@ -155,7 +155,7 @@ pub(crate) fn after_probe(probe: &ProbeOutcome<'_>) -> NextStep {
                 NextStep::Fail
             }
             _ if is_unsent(error) => NextStep::Fail,
-            // The deadline of the call passed before the probe timed out.
+            // The deadline of the call ended the probe, so it is unknown whether the server is legacy or only slow.
             _ if error.code() == ErrorCode::TIMEOUT => NextStep::GuessLegacy,
             _ => NextStep::Initialize,
         },
@@ -170,7 +170,7 @@ fn is_unsent(error: &RpcError) -> bool {
         && error.source().is_some()
 }
 
-/// Returns whether an error is the refusal of a request by its server, and not a failure that can pass.
+/// Returns whether an error means that the server refused the request, and not that a temporary failure occurred.
 pub(crate) fn is_refused(error: &RpcError) -> bool {
     match HttpFailure::from_error(error) {
         Some(HttpFailure::Status(status) | HttpFailure::StatusWithError(status)) => {

@@ -6,12 +6,12 @@ use mgp_types::mgp::{Extension, ExtensionSet};
 use mgp_types::service::{Call, Kind, PeerInfo};
 use mgp_types::{ErrorCode, Payload, RpcError};
 
-/// The decision about an inbound call.
+/// The decision whether an inbound call is passed on.
 #[derive(Debug)]
 pub(crate) enum GateDecision {
     Pass,
     Refuse(RpcError),
-    /// Drop the notification: its extension was not negotiated.
+    /// The call is a notification of an extension that was not negotiated, so it is dropped.
     Drop,
 }
 

@@ -7,11 +7,11 @@ use mgp_types::{RpcError, clip, escape_hidden};
 
 use super::era::is_refused;
 
-/// The maximum number of bytes of a server's refusal in the log.
+/// The maximum length, in bytes, of a server's refusal in the log; a longer text is clipped.
 const MAX_LOGGED_BYTES: usize = 300;
 
-/// Sends the notification. A refusal of it by an HTTP status is only logged, because some servers without sessions
-/// refuse every notification, and answer requests nevertheless.
+/// Sends `notifications/initialized`. If the server refuses it by an HTTP status, this is only logged, because some
+/// servers without sessions refuse every notification, and answer requests nevertheless.
 pub(super) async fn notify<S: MgpService>(stack: &S, cx: &Context) -> Result<(), RpcError> {
     let call = Call::tell::<Initialized>(&EmptyParams::new(), cx.clone())?;
     match stack.clone().call(call).await {

@@ -1,4 +1,4 @@
-//! The offers of client and server.
+//! The offers that client and server make in the handshake: their capabilities, revisions and MGP extensions.
 
 use mgp_types::mcp::{
     ClientCapabilities, Implementation, Revision, ServerCapabilities, TasksCapability, key,
@@ -12,7 +12,7 @@ use super::negotiate;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct MgpOffer {
-    /// The version; any version with the same major number is compatible (MGP §2.4).
+    /// The MGP version that is offered; versions with the same major number are compatible (MGP §2.4).
     pub version: MgpVersion,
     /// The extensions that are offered.
     pub extensions: ExtensionSet,
@@ -54,7 +54,7 @@ impl MgpOffer {
 pub struct ServerOffer {
     /// The name and version of the server.
     pub info: Implementation,
-    /// The MCP capabilities, without MGP.
+    /// The MCP capabilities of the server, without the MGP offer.
     pub capabilities: ServerCapabilities,
     /// Instructions that the server gives the model.
     pub instructions: Option<String>,
@@ -136,7 +136,7 @@ impl ServerOffer {
 pub struct ClientOffer {
     /// The name and version of the client.
     pub info: Implementation,
-    /// The MCP capabilities, without MGP.
+    /// The MCP capabilities of the client, without the MGP offer.
     pub capabilities: ClientCapabilities,
     /// The MGP offer; `None` for plain MCP.
     pub mgp: Option<MgpOffer>,

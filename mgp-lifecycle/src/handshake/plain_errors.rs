@@ -23,13 +23,13 @@ pub(crate) struct CallInfo {
 mgp_types::opaque_debug!(CallInfo { is_tool_call });
 
 impl CallInfo {
-    /// Returns the facts about a tool call that the handshake stored in its context; without them, the tool counts as
-    /// one without an output schema.
+    /// Returns the facts about a tool call that the handshake stored in the call's context. If it stored none, the tool
+    /// counts as one without an output schema.
     pub(crate) fn of_tool_call(cx: &Context) -> Self {
         cx.extensions.get().cloned().unwrap_or(Self { is_tool_call: true, typed: None })
     }
 
-    /// Returns whether the structured content of a refusal would violate the output schema of the tool.
+    /// Returns whether the tool has an output schema, which the structured content of a refusal would not match.
     fn has_output_schema(&self) -> bool {
         self.typed.as_ref().is_some_and(|(has, tool)| has(tool))
     }

@@ -1,5 +1,5 @@
 //! Handles the members that negotiated proposals (extensions beyond MGP) add to tool calls: moves the members of a call
-//! to its context, and adds those for the result to the result.
+//! from its params to its context, and writes the members for the caller into the result.
 //!
 //! Applies to: inbound.
 

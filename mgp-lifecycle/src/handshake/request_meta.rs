@@ -50,7 +50,8 @@ struct MetaMembers {
 }
 
 impl MetaMembers {
-    /// Returns the capabilities that a call declares.
+    /// Returns the capabilities to declare in a call: those of its caller if the caller answers the server's questions,
+    /// otherwise those of this client.
     fn declared(&self, cx: &Context) -> DeclaredCapabilities {
         let of_caller = self.of_callers.as_ref().and_then(|callers| callers.of(cx));
         of_caller.unwrap_or_else(|| self.capabilities.clone())
@@ -152,7 +153,8 @@ impl<S: MgpService> Service<Call> for RequestMetaService<S> {
             }
         }
         add_members(&mut call, facts.mgp.unwrap_or_default() & ExtensionSet::PROPOSALS);
-        // A plain MCP peer must not receive MGP's trace member (MGP §6.5); it gets `traceparent` only if this was set.
+        // A plain MCP peer must not receive MGP's trace member (MGP §6.5). It gets only `traceparent`, and only if
+        // `traces_plain` is set.
         let is_traced = facts.supports_mgp() || self.layer.traces_plain;
         if is_traced && call.kind() == Kind::Request {
             add_trace(&mut call, facts.supports_mgp());
@@ -164,8 +166,9 @@ impl<S: MgpService> Service<Call> for RequestMetaService<S> {
 
 /// Adds the trace of the call: its id for a peer that speaks MGP, and `traceparent`.
 ///
-/// The parent is the exported span of this process; without one, the caller's span, or an id of this process
-/// in a trace that begins here. `tracestate` and `baggage` are passed on as the caller sent them.
+/// The parent is the span that this process exports for the call. If it exports none, the parent is the caller's span
+/// or, in a trace that begins here, an id that this process creates. `tracestate` and `baggage` are passed on as the
+/// caller sent them.
 fn add_trace(call: &mut Call, speaks_mgp: bool) {
     let trace = call.cx_mut().trace_or_new().clone();
     let is_id = is_open_telemetry_id(&trace);

@@ -94,8 +94,8 @@ impl<S: MgpService> Service<Call> for Handshake<S> {
                 let caller = Arc::clone(&call.cx().caller);
                 let info = self.call_info(&call);
                 if info.typed.is_some() && might_become_task(&call) {
-                    // The outcome of a task does not pass this layer, so the layer for tasks fits it with this
-                    // information.
+                    // The outcome of a task does not pass this layer. The layer for tasks uses these facts to give the
+                    // outcome the form that its caller expects.
                     call.cx_mut().extensions.insert(info.clone());
                 }
                 Either::Left {
@@ -115,8 +115,8 @@ enum Admission {
 }
 
 impl<S> Handshake<S> {
-    /// Returns the facts that are needed to adapt the outcome of a call to its caller. Only outcomes for clients without
-    /// MGP depend on the schema.
+    /// Returns the facts that are needed to adapt the outcome of a call to its caller. The tool and its output schema
+    /// matter only for clients without MGP, so they are left out for other clients.
     fn call_info(&self, call: &Call) -> CallInfo {
         let tool = call.tool();
         let typed = match (&self.layer.has_output_schema, &tool) {
@@ -189,7 +189,7 @@ impl<S> Handshake<S> {
             return Ok(Admission::Answered(Reply::empty()));
         }
         let asks = facts.accepts;
-        set_caller(call, facts);
+        call.cx_mut().caller = facts;
         // A server must not send requests before the client is ready.
         if asks.any() && phase == Phase::Ready {
             let cx = call.cx_mut();
@@ -204,10 +204,10 @@ impl<S> Handshake<S> {
         let facts = self.modern_facts(call, revision)?;
         if call.is::<ServerDiscover>() {
             let capabilities: ClientCapabilities = read(caller_meta(call).capabilities)?;
-            set_caller(call, facts);
+            call.cx_mut().caller = facts;
             return self.discover(&capabilities).map(Admission::Answered);
         }
-        set_caller(call, facts);
+        call.cx_mut().caller = facts;
         enter(call, self.served())
     }
 
@@ -237,11 +237,11 @@ impl<S> Handshake<S> {
         if call.tells::<Initialized>() {
             session.set_ready();
         }
-        // Before `initialize`, only modern clients send notifications. The `_meta` of a notification contains what its
-        // client negotiated.
+        // A notification before `initialize` can only come from a modern client, whose `_meta` contains what was
+        // negotiated.
         let facts = if phase == Phase::New { self.modern_sender(call) } else { facts };
         let decision = gate::check(call, &facts, self.served());
-        set_caller(call, facts);
+        call.cx_mut().caller = facts;
         match decision {
             GateDecision::Pass => Admission::Forward,
             GateDecision::Refuse(_) | GateDecision::Drop => Admission::Answered(Reply::None),
@@ -331,7 +331,7 @@ fn enter(call: &Call, served: ExtensionSet) -> Result<Admission, RpcError> {
     }
 }
 
-/// Returns whether a tool call might become a task; `true` can be wrong.
+/// Returns whether a tool call might become a task. The text is only searched and not parsed, so `true` can be wrong.
 fn might_become_task(call: &Call) -> bool {
     let caller = &call.cx().caller;
     match caller.era {
@@ -341,10 +341,6 @@ fn might_become_task(call: &Call) -> bool {
         }
         Era::Legacy => call.params().may_contain_member("\"task\""),
     }
-}
-
-fn set_caller(call: &mut Call, facts: Arc<PeerInfo>) {
-    call.cx_mut().caller = facts;
 }
 
 fn client_facts(

@@ -85,15 +85,12 @@ impl HandshakeState {
         (state.phase, Arc::clone(&state.facts))
     }
 
-    /// Stores the phase and the negotiated facts, unless an earlier handshake has stored some. Returns `true` if they
-    /// were stored.
-    pub(crate) fn settle(&self, phase: Phase, facts: Arc<PeerInfo>) -> bool {
+    /// Stores the phase and the negotiated facts, unless an earlier handshake has stored some.
+    pub(crate) fn settle(&self, phase: Phase, facts: Arc<PeerInfo>) {
         let mut state = self.0.lock();
-        if state.phase != Phase::New {
-            return false;
+        if state.phase == Phase::New {
+            (state.phase, state.facts) = (phase, facts);
         }
-        (state.phase, state.facts) = (phase, facts);
-        true
     }
 
     /// Changes the phase from `Initialized` to `Ready`; in any other phase, does nothing.

@@ -51,7 +51,7 @@ impl CheckResult {
         }
     }
 
-    /// Returns the status of the checked part.
+    /// Returns the status that the check found.
     #[must_use]
     pub fn status(&self) -> &HealthStatus {
         &self.status

@@ -62,7 +62,7 @@ impl fmt::Display for HealthReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::NoAnswer => "it does not answer",
-            Self::Reported => "it says so",
+            Self::Reported => "it reports this status",
             Self::AnswersAgain => "it answers again",
             Self::Ended => "it ended",
         })
@@ -87,11 +87,11 @@ pub struct HealthChange {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MonitorStep {
-    /// Neither a ping nor a report of a change is due yet.
+    /// Nothing is due yet; wait until [`HealthMonitor::due`].
     Wait,
     /// Ping the server: with MGP, with MCP, or with any request that it must answer.
     Ping,
-    /// Report this change: the server did not answer in time.
+    /// Report this change of health, which the monitor made because the server did not answer in time.
     Changed(HealthChange),
 }
 

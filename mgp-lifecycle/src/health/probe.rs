@@ -105,7 +105,7 @@ impl Probe {
     }
 }
 
-/// Guard of a run; the next run can start when the guard is dropped.
+/// Guard of one run of a probe. When it is dropped, the next run can start.
 struct ProbeRun {
     probe: Arc<Probe>,
     result: Option<CheckResult>,

@@ -76,12 +76,12 @@ struct Parts {
 }
 
 impl Health {
-    /// Creates a registry without checks, for a server that starts now.
+    /// Creates a registry without checks. The server's uptime is counted from now on.
     pub fn new() -> Self {
         Self::with_config(HealthConfig::default())
     }
 
-    /// Creates an empty registry with these limits.
+    /// Creates a registry with these limits and without checks. The server's uptime is counted from now on.
     pub fn with_config(config: HealthConfig) -> Self {
         Self(Arc::new(Registry {
             config,
@@ -113,7 +113,8 @@ impl Health {
         self.probe(name.into(), ProbeKind::OptionalCheck, check)
     }
 
-    /// Adds a value about a resource that the server uses. If reading it fails, answers omit it.
+    /// Adds a value that answers to health requests report about a resource of the server. An answer omits the value if
+    /// it cannot be read.
     pub fn resource<F, Fut, V>(self, name: impl Into<String>, resource: F) -> Self
     where
         F: Fn() -> Fut + Send + Sync + 'static,
@@ -245,10 +246,10 @@ impl Health {
         }
         let value = |count: &Option<Count>| count.as_ref().map(|count| count());
         let (mut checks, mut resources) = (Object::new(), Object::new());
-        for (name, bytes) in
+        for (name, number) in
             [("memory_bytes", memory::bytes()), ("open_connections", value(&parts.connections))]
         {
-            if let Some(number) = bytes {
+            if let Some(number) = number {
                 resources.insert(name, Payload::from_trusted(number.to_string()));
             }
         }

@@ -192,7 +192,7 @@ async fn the_number_of_checks_is_limited() {
     assert_eq!(checks(&health.status().await), r#"{"a":true,"b":true}"#);
 }
 
-/// Two servers, one of which hangs.
+/// A fleet of two servers, one of which never answers.
 struct TwoServers;
 
 #[async_trait]

@@ -76,8 +76,8 @@ impl<F: Future> Future for Watched<F> {
 /// The counts of running and of ended polls of the tasks that one thread has spawned on one runtime.
 #[derive(Debug, Default)]
 struct PollCounts {
-    /// The number of running polls, plus the number of ended ones times [`ENDED`]. An overflow of the latter does no
-    /// harm.
+    /// The number of running polls, plus the number of ended polls times [`ENDED`]. The number of ended polls can
+    /// overflow without harm.
     polls: AtomicU64,
     /// `true` if the watchdog checks these counts.
     is_listed: AtomicBool,
@@ -96,10 +96,10 @@ impl PollCounts {
 
     #[cold]
     fn list(self: &Arc<Self>) {
-        // Outside of a runtime there is no worker to wake, so only polls on a runtime are watched.
         if self.is_listed.swap(true, Ordering::SeqCst) {
             return;
         }
+        // Only polls on a runtime are watched, because outside of a runtime no worker can be woken.
         let Ok(runtime) = Handle::try_current() else { return };
         let mut watched = WATCHDOG.watched.lock().unwrap_or_else(PoisonError::into_inner);
         if !watched.iter().any(|known| Arc::ptr_eq(&known.counts, self)) {
@@ -137,7 +137,7 @@ static WATCHDOG: Watchdog =
 /// The watchdog thread, and the counts that it checks: one set per thread that spawned tasks, until the set has been
 /// idle for a second.
 struct Watchdog {
-    // This is the lock of `std`, because a `Condvar` needs its guard.
+    // This is the lock of `std` and not our own, because a `Condvar` of `std` needs its guard.
     watched: Mutex<Vec<WatchedCounts>>,
     added: Condvar,
     begun: Once,

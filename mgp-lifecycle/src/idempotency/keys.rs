@@ -11,7 +11,6 @@ use super::IdempotencyLimits;
 use super::stored::{StoredEnd, StoredKey, now_ms};
 use crate::error::LifecycleError;
 
-/// A call with an idempotency key.
 #[derive(Clone, Debug)]
 pub(super) struct KeyedCall {
     pub(super) key: IdempotencyKey,
@@ -22,19 +21,19 @@ pub(super) struct KeyedCall {
     pub(super) arguments: String,
     /// The time for which the key is stored, in milliseconds, if the caller chose one.
     pub(super) ttl_ms: Option<u64>,
-    /// The id that is common to the rounds of one call.
+    /// The id that all rounds (requests) and retries of one logical call share; `None` if the call has none yet.
     pub(super) logical: Option<ByteString>,
     /// `true` if a second run of the call does no harm.
     pub(super) may_repeat: bool,
 }
 
-/// The treatment of a call with a key.
+/// The decision about a tool call that has an idempotency key.
 pub(super) enum Claim {
-    /// The call must run, with this key; the sender must be dropped when the run ends.
+    /// The call must run, and its outcome must be stored with this key; the sender must be dropped when the run ends.
     Run(StoredKey, watch::Sender<()>),
     /// An equal call is running; the channel is closed when that call ends.
     Wait(watch::Receiver<()>),
-    /// An equal call has ended, with this result and start time.
+    /// An equal call has ended. The call is answered with the result of that call, which began at this time.
     Replay(StoredEnd, Timestamp),
 }
 
@@ -42,7 +41,8 @@ struct Entry {
     key: StoredKey,
     /// Signals the end of the run; `None` if the call is not running.
     running: Option<watch::Receiver<()>>,
-    /// The id of the call that runs, or whose last run ended with questions: the next round of this call continues it.
+    /// The logical id of the call that is running, or of the call whose last run ended with questions. The next round
+    /// of that call then continues it.
     logical: Option<ByteString>,
     /// The sequence number of the key's result; `None` if no result is stored.
     place: Option<u64>,
@@ -122,8 +122,8 @@ impl KeyTable {
         if let Some(end) = &entry.key.end {
             return Ok(Claim::Replay(end.clone(), began_at));
         }
-        // The round that follows a question is not a repetition by the caller. A round that the caller sends again,
-        // although it ended in another way, is a repetition.
+        // The round with the answer to a question continues the call, so it may run. Any other call with this key
+        // repeats a run whose outcome is unknown, so it may run only if a second run does no harm.
         let continues = call.logical.is_some() && call.logical == entry.logical;
         if !continues && !call.may_repeat {
             return Err(LifecycleError::UnknownOutcome(began_at));

@@ -4,18 +4,22 @@
 
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use mgp_types::proposal::{
     CallMembers, IdempotencyHeader, IdempotencyKey, IdempotencyTtl, Member as _, OriginalTimestamp,
     WasReplay,
 };
 use mgp_types::service::{
-    AgentId, BoxFuture, Call, CallRecord, CallerAccess, CallerChannel, Context, Either, MgpService,
-    Reply, ServerId, WaitMark,
+    AgentId, BoxFuture, Call, CallRecord, CallerAccess, CallerChannel, ConsumerGone, Context,
+    Either, MgpService, OutletItem, OutletItemKind, Peer, Reply, ServerId, Sink, StreamLimit,
+    WaitMark,
 };
 use mgp_types::store::Change;
 use mgp_types::{Payload, RpcError, Sha256Hash, Timestamp, canonical_hash};
 use tokio::sync::watch;
+use tokio::time::timeout;
 use tower_service::Service;
 use tracing::Instrument as _;
 
@@ -23,6 +27,10 @@ use super::Idempotency;
 use super::keys::{Claim, KeyedCall};
 use super::stored::{RunEnd, SPACE, StoredKey};
 use crate::error::LifecycleError;
+
+/// The maximum time to wait for the end of the caller's request after an item was refused. An item can be refused a
+/// moment before it is known that the caller has left.
+const LEAVING_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Layer that runs a tool call with an idempotency key only once, and answers its repetitions with the stored result.
 ///
@@ -69,7 +77,8 @@ impl IdempotencyLayer {
         self
     }
 
-    /// Reads the key of a call, if it has one, and records it.
+    /// Reads the key of a call, if it has one, and adds it to the call's audit record. If the call is forwarded to a
+    /// server, replaces the key that this server gets.
     fn read(&self, call: &mut Call) -> Result<Option<KeyedCall>, RpcError> {
         let Some(mut keyed) = read_key(call)? else { return Ok(None) };
         keyed.may_repeat = self.may_repeat.as_ref().is_some_and(|may_repeat| may_repeat(call));
@@ -83,7 +92,7 @@ impl IdempotencyLayer {
     }
 }
 
-/// Reads the key of a call, if it has one. The result counts as a call that must not run again.
+/// Reads the key of a call, if it has one. In the result, `may_repeat` is `false`; the layer sets it afterwards.
 fn read_key(call: &Call) -> Result<Option<KeyedCall>, RpcError> {
     let cx = call.cx();
     let Some(key) = key_of(cx)? else { return Ok(None) };
@@ -200,7 +209,8 @@ async fn call_once<S: MgpService>(
         CallerAccess::Channel(asker) => Some(Arc::clone(asker)),
         _ => None,
     };
-    let run = Run { keys: layer.keys, id: keyed.id, asker, ended: Some(ended) };
+    let _caller = ignore_gone_caller(&mut call);
+    let mut run = Run { keys: layer.keys, id: keyed.id, asker, ended: Some(ended) };
     let member = keyed.key;
     let running = async move {
         run.store_start(key).await?;
@@ -213,8 +223,8 @@ async fn call_once<S: MgpService>(
     Ok(reply)
 }
 
-/// Runs a call to its end even if its caller disconnects. If the caller is asked through a channel, the call instead
-/// ends with the request of the current round.
+/// Runs a call to its end even if its caller disconnects. A call that can ask its caller questions through a channel is
+/// the exception: it ends with the request of its current round.
 pub(crate) async fn run_on(
     cx: &Context,
     running: impl Future<Output = Result<Reply, RpcError>> + Send + 'static,
@@ -224,6 +234,69 @@ pub(crate) async fn run_on(
     }
     let running = tokio::spawn(running.instrument(tracing::Span::current()));
     running.await.map_err(|_| RpcError::internal("the call panicked"))?
+}
+
+/// Hides from the handler of a call that continues after its caller has left ([`run_on`]) that its partial results are
+/// not delivered any more. Otherwise the handler would end early, and its incomplete result would answer the
+/// repetitions of the call. The caller has left once the returned sender is dropped.
+#[must_use]
+pub(crate) fn ignore_gone_caller(call: &mut Call) -> watch::Sender<()> {
+    let (waiting, caller) = watch::channel(());
+    let cx = call.cx_mut();
+    if !matches!(cx.caller_access, CallerAccess::Channel(_)) {
+        let (limit, sent) = (cx.extensions.get_shared::<StreamLimit>(), AtomicU64::new(0));
+        let (peer, outlet) = (cx.peer.clone(), std::mem::take(&mut cx.outlet));
+        cx.outlet =
+            outlet.wrap(|inner| Arc::new(UndeliveredSink { inner, peer, caller, limit, sent }));
+    }
+    waiting
+}
+
+/// A sink for a call whose caller may leave. Once the caller has left, it also accepts the items that its inner sink
+/// refuses, up to the maximum total size of the call's chunks. It still refuses callbacks, because they would get no
+/// answer.
+struct UndeliveredSink {
+    inner: Arc<dyn Sink>,
+    peer: Peer,
+    /// The channel that is closed when the caller leaves.
+    caller: watch::Receiver<()>,
+    limit: Option<Arc<StreamLimit>>,
+    /// The total size of the chunks so far, in bytes.
+    sent: AtomicU64,
+}
+
+impl UndeliveredSink {
+    /// Returns whether the caller has left. Waits a moment for that news, because an item can be refused before it
+    /// arrives. An item can also be refused because it exceeds a limit or the caller reads too slowly.
+    async fn has_caller_left(&self) -> bool {
+        let mut caller = self.caller.clone();
+        // `changed` fails once the sender is dropped, i.e. once the caller has left.
+        let left = async { while caller.changed().await.is_ok() {} };
+        self.peer.is_closed() || timeout(LEAVING_TIMEOUT, left).await.is_ok()
+    }
+}
+
+impl Sink for UndeliveredSink {
+    fn send(&self, item: OutletItem) -> BoxFuture<'_, Result<(), ConsumerGone>> {
+        let size = match &item {
+            OutletItem::Chunk(chunk) => chunk.content.as_str().len() as u64,
+            _ => 0,
+        };
+        // A callback needs the caller's answer. So its refusal is passed on, and the tool stops waiting for an answer.
+        let may_vanish = !matches!(item, OutletItem::Callback(_));
+        let sent = self.sent.fetch_add(size, Ordering::Relaxed).saturating_add(size);
+        let max = self.limit.as_ref().map_or(StreamLimit::DEFAULT_BYTES, |limit| limit.bytes());
+        let sending = self.inner.send(item);
+        Box::pin(async move {
+            let outcome = sending.await;
+            let is_refused = outcome.is_err() && may_vanish && sent <= max;
+            if is_refused && self.has_caller_left().await { Ok(()) } else { outcome }
+        })
+    }
+
+    fn wants(&self, kind: OutletItemKind) -> bool {
+        self.inner.wants(kind)
+    }
 }
 
 fn add_members(
@@ -250,7 +323,8 @@ fn note_replay(cx: &Context, began_at: &Timestamp) -> Result<(), RpcError> {
 struct Run {
     keys: Idempotency,
     id: String,
-    /// The channel through which the run can ask its caller; `None` if there is none, or if the run has an outcome.
+    /// The channel through which the run can ask its caller questions. `None` if it has no such channel, and once the
+    /// run has an outcome.
     asker: Option<Arc<dyn CallerChannel>>,
     /// The sender that signals the end of the run; `None` once the end is recorded.
     ended: Option<watch::Sender<()>>,
@@ -258,11 +332,13 @@ struct Run {
 
 impl Run {
     /// Stores that the call is about to run; if that fails, the call must not run.
-    async fn store_start(&self, key: StoredKey) -> Result<(), RpcError> {
+    async fn store_start(&mut self, key: StoredKey) -> Result<(), RpcError> {
         let change = Change::new().put(SPACE, self.id.as_str(), Payload::of(&key)?);
         let stored = self.keys.commit(change).await;
         if stored.is_err() {
             self.keys.forget(&self.id);
+            // From now on the key can belong to the run of another call, which this guard must not mark as interrupted.
+            self.ended = None;
         }
         stored.map_err(RpcError::from)
     }
@@ -309,8 +385,8 @@ impl Idempotency {
     /// Checks the key of a tool call, if it has one; changes nothing.
     ///
     /// A stack can use this function to refuse a call before a person is asked about it; [`IdempotencyLayer`] checks
-    /// the key again before the call runs. The layers between must not change the arguments of the call, because the key
-    /// belongs to the arguments with which the call reaches that layer.
+    /// the key again before the call runs. The layers between must not change the arguments of the call, because the
+    /// key belongs to the arguments with which the call reaches that layer.
     ///
     /// # Errors
     /// −32602 if the key is malformed, or was used with other arguments.
@@ -322,7 +398,8 @@ impl Idempotency {
     }
 
     fn claim(&self, call: &KeyedCall) -> Result<Claim, LifecycleError> {
-        let (expired, claim) = self.0.table.lock().claim(call);
+        let mut table = self.0.table.lock();
+        let (expired, claim) = table.claim(call);
         if !expired.is_empty() {
             let remove = |change: Change, id| change.remove(SPACE, id);
             self.write_behind(expired.into_iter().fold(Change::new(), remove));
@@ -330,13 +407,17 @@ impl Idempotency {
         claim
     }
 
-    /// Removes a key whose call did not run, so that it can be used again.
+    /// Removes a key whose call did not run, so that the key can be used again.
     fn forget(&self, id: &str) {
-        self.0.table.lock().remove(id);
+        let mut table = self.0.table.lock();
+        table.remove(id);
         self.write_behind(Change::new().remove(SPACE, id));
     }
 
-    /// Writes a change in the background; losing it would do no harm.
+    /// Removes keys from the store in the background; losing this change would do no harm.
+    ///
+    /// Must be called while the table is locked, so that a key that is used again at once is stored after this removal
+    /// and not before it.
     fn write_behind(&self, change: Change) {
         let committed = self.0.store.commit(change);
         tokio::spawn(async move {

@@ -17,7 +17,7 @@ use mgp_types::store::{MemoryStore, Store, StoreError, with_timeout};
 use mgp_types::sync::Mutex;
 
 pub use layer::{IdempotencyLayer, IdempotencyService};
-pub(crate) use layer::{check_key, key_of, run_on};
+pub(crate) use layer::{check_key, ignore_gone_caller, key_of, run_on};
 
 use self::keys::KeyTable;
 use self::stored::{SPACE, StoredKey};
@@ -62,7 +62,7 @@ mgp_types::opaque_debug!(Idempotency);
 pub struct IdempotencyLimits {
     /// The time for which a key is kept if its call does not choose another time. Default: a day.
     pub ttl: Duration,
-    /// The longest time for which a call can have its key kept. Default: a week.
+    /// The maximum time for which a key is kept, even if its call asks for a longer time. Default: a week.
     pub max_ttl: Duration,
     /// The maximum number of keys per caller; further ones are refused until one expires. Default: 10,000.
     pub caller_keys: usize,
@@ -118,18 +118,25 @@ impl Idempotency {
         store: Arc<dyn Store>,
         limits: IdempotencyLimits,
     ) -> Result<Self, StoreError> {
-        let mut table = KeyTable::new(limits);
+        let mut keys = Vec::new();
         for record in store.load(SPACE).await?.records {
             match record.value.map(|value| value.get::<StoredKey>()) {
-                Some(Ok(stored)) => table.restore(&record.key, stored),
+                Some(Ok(stored)) => keys.push((record.key, stored)),
                 // The call with this key might have run, and nothing else is known about it, so the key must not be
                 // used again.
                 Some(Err(error)) => {
                     tracing::warn!(key = record.key, %error, "idempotency key not readable");
-                    table.restore(&record.key, StoredKey::unreadable(limits.max_ttl));
+                    keys.push((record.key, StoredKey::unreadable(limits.max_ttl)));
                 }
                 None => {}
             }
+        }
+        // Restore the oldest keys first: if the results exceed the limits, those that were restored first are removed
+        // first.
+        keys.sort_by_key(|(_, stored)| stored.began_ms);
+        let mut table = KeyTable::new(limits);
+        for (id, stored) in keys {
+            table.restore(&id, stored);
         }
         Ok(Self(Arc::new(Shared { store, table: Mutex::new(table) })))
     }

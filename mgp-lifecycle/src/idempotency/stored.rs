@@ -10,7 +10,7 @@ use crate::retry::Failure;
 
 pub(super) const SPACE: &str = "idempotency";
 
-/// A key in the form in which it is stored.
+/// The facts about an idempotency key and its call, in the form in which they are stored.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct StoredKey {
     /// The caller to whom the key belongs.
@@ -84,7 +84,7 @@ impl StoredEnd {
     }
 }
 
-/// The meaning of a run's outcome for its key.
+/// The consequence of a run's outcome for the key of the call.
 pub(super) enum RunEnd {
     /// The call did not run, so the key can be used again.
     NotRun,
@@ -104,7 +104,8 @@ impl RunEnd {
                 let result = Some(Payload::from_trusted(text));
                 Self::Ended(StoredEnd { result, error: None })
             }
-            // The reply asks the caller questions first; the caller then sends the call again with its answers.
+            // The reply asks the caller questions. The key must be free again, because the caller repeats the call with
+            // its answers.
             Ok(Reply::InputRequired(_)) => Self::NotRun,
             // The call became a task, which can still be running.
             Ok(_) => Self::Unknown,
@@ -122,13 +123,13 @@ impl RunEnd {
     }
 }
 
-/// Returns whether an error leaves open whether the call ran, e.g. because the connection was lost.
+/// Returns whether it is unknown after an error how the call ended, e.g. because the connection was lost.
 fn is_lost(error: &RpcError) -> bool {
     let is_timeout = matches!(
         error.code(),
         ErrorCode::TIMEOUT | ErrorCode::UPSTREAM_TIMEOUT | ErrorCode::UPSTREAM_UNAVAILABLE
     );
-    // A server that stops or restarts did not end a call that it had started.
+    // A server that stops or restarts may have started the call, and then its outcome is unknown.
     let is_away = matches!(
         error.code(),
         ErrorCode::SERVER_NOT_READY | ErrorCode::SERVER_DRAINING | ErrorCode::SERVER_RESTARTING

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use mgp_types::mcp::Revision;
 use mgp_types::mgp::ExtensionSet;
 use mgp_types::service::{
-    BoxFuture, Call, CallerRequest, PeerInfo, Principal, Reply, Stack, connection_lost, mock,
+    BoxFuture, Call, CallerRequest, ConsumerGone, Outlet, OutletItem, PeerInfo, Principal, Reply,
+    Sink, Stack, StreamLimit, connection_lost, mock,
 };
 use mgp_types::store::{Change, MemoryStore, Store as _};
 use mgp_types::{ErrorCode, Object, Payload, Recovery, RpcError, Sealer};
@@ -149,6 +150,51 @@ async fn a_tool_that_could_not_ask_its_caller_has_run() {
     assert_eq!(runs.count(), 1);
 }
 
+/// A sink that accepts no items.
+struct Refusing;
+
+impl Sink for Refusing {
+    fn send(&self, _: OutletItem) -> BoxFuture<'_, Result<(), ConsumerGone>> {
+        Box::pin(std::future::ready(Err(ConsumerGone)))
+    }
+}
+
+/// Returns a client of a tool that sends a chunk after a while, which is refused.
+fn refusing_client() -> mock::Client {
+    let tool = Stack::from_fn(|call: Call| async move {
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        call.cx().outlet.text("half").await?;
+        ok().await
+    });
+    let mut client = mock::client(Stack::new(ProposalLayer::new().layer(layer().layer(tool))));
+    let mut caller = PeerInfo::default();
+    caller.mgp = Some(ExtensionSet::PROPOSALS);
+    client.cx.caller = caller.into();
+    client.cx.outlet = Outlet::new(Arc::new(Refusing));
+    client
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_whose_caller_has_left_streams_to_its_end() {
+    // The connection of this client is closed from the beginning, so the caller counts as having left.
+    let mut client = refusing_client();
+    call(&mut client, "k").await.unwrap();
+    // The limit of the chunks still applies.
+    client.cx.extensions.insert(StreamLimit::new(1));
+    call(&mut client, "other").await.unwrap_err();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_chunk_ends_a_call_only_if_its_caller_still_waits() {
+    let mut client = refusing_client();
+    client.cx.peer = mock::peer(Stack::from_fn(|_| async { Ok(Reply::None) })).peer();
+    // The chunk is refused although the caller has not left, e.g. because of a limit.
+    call(&mut client, "waits").await.unwrap_err();
+    let limit = std::time::Duration::from_millis(10);
+    tokio::time::timeout(limit, call(&mut client, "leaves")).await.unwrap_err();
+    assert!(was_replay(&call(&mut client, "leaves").await.unwrap()));
+}
+
 #[tokio::test]
 async fn a_key_with_other_arguments_is_a_conflict() {
     let runs = Runs::default();
@@ -242,6 +288,25 @@ async fn keys_and_results_are_bounded() {
     call(&mut client, "a").await.unwrap();
     assert!(call(&mut client, "a").await.is_err(), "longer than a result may be");
     assert_eq!(runs.count(), 5);
+}
+
+#[tokio::test]
+async fn the_newest_results_are_kept_after_a_restart() {
+    let store = Arc::new(MemoryStore::new());
+    let before = IdempotencyLayer::new(Idempotency::open(store.clone()).await.unwrap());
+    let runs = Runs::default();
+    for key in ["a", "b", "c", "d", "e", "f"] {
+        call(&mut runs.client(&before, ok), key).await.unwrap();
+        tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+    }
+    // There is room for one result only.
+    let limits = IdempotencyLimits { caller_results: 20, ..IdempotencyLimits::default() };
+    let after = IdempotencyLayer::new(Idempotency::with_limits(store, limits).await.unwrap());
+    let mut client = runs.client(&after, ok);
+    assert!(was_replay(&call(&mut client, "f").await.unwrap()));
+    let refused = call(&mut client, "a").await.unwrap_err();
+    assert!(refused.message().contains("no longer kept"), "{refused}");
+    assert_eq!(runs.count(), 6);
 }
 
 #[tokio::test]

@@ -22,8 +22,8 @@ use crate::error::LifecycleError;
 
 /// Bounds of a [`ConcurrencyLimitLayer`].
 ///
-/// A caller is a principal: tenant, subject and agent. With [`by_agent`](Self::by_agent), running calls are counted for
-/// an agent of a tenant.
+/// A caller is a principal: tenant, subject and agent. With [`by_agent`](Self::by_agent), the running calls of all
+/// users of an agent are counted together.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct LimitConfig {
@@ -212,7 +212,7 @@ impl<S: MgpService> ConcurrencyLimit<S> {
                     None => waiting.await?,
                 };
                 unstarted.disarm();
-                // Decisions of outer layers, e.g. about access, may be out of date after the wait.
+                // Mark the call: decisions of outer layers, e.g. about access, may be out of date after the wait.
                 WaitMark::mark(call.cx_mut());
                 ResponseFuture::new(inner.call(call), Some(permit)).await
             }),
@@ -246,8 +246,8 @@ impl<F: Future> Future for ResponseFuture<F> {
         let mut this = self.project();
         let Some(future) = this.future.as_mut().as_pin_mut() else { return Poll::Pending };
         let outcome = ready!(future.poll(task));
-        // After a time-out, the future still contains the call's function. It is dropped before the permit is released,
-        // and the permit is released before the answer is written.
+        // Drop the future before the permit is released: after a time-out, it still contains the call's function. Both
+        // happen before the answer is written.
         this.future.set(None);
         *this.permit = None;
         Poll::Ready(outcome)

@@ -273,7 +273,7 @@ impl RunningCounts {
     }
 }
 
-/// Decreases a count, and removes it at zero.
+/// Decreases the count of a key by one, and removes the key when its count is zero.
 fn decrement<K, Q, S>(counts: &mut HashMap<K, usize, S>, key: &Q)
 where
     K: Borrow<Q> + Eq + Hash,

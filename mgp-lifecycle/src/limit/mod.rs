@@ -13,7 +13,21 @@ mod rate;
 mod size;
 mod wait_queue;
 
+use std::time::Duration;
+
+pub(crate) use caller::Caller;
 pub use concurrency::{ConcurrencyLimit, ConcurrencyLimitLayer, LimitConfig, RunningPermit};
 pub use quota::{Quota, QuotaExceeded, QuotaLayer, QuotaService, QuotaUse, never_ran};
 pub use rate::{RateKey, RateLayer, RateLimit, RateLimited, RateService, RateUse};
 pub use size::{SizeConfig, SizeLayer, SizeService, TooLarge};
+
+/// Returns a description of a period, such as `a minute`.
+fn per(period: Duration) -> String {
+    match (period.as_secs(), period.subsec_nanos()) {
+        (1, 0) => "a second".to_owned(),
+        (60, 0) => "a minute".to_owned(),
+        (3_600, 0) => "an hour".to_owned(),
+        (86_400, 0) => "a day".to_owned(),
+        _ => format!("in {period:?}"),
+    }
+}

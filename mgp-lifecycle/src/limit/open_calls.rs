@@ -11,8 +11,8 @@ use super::caller::Caller;
 /// with the most calls is forgotten, and its next round counts as a new call.
 const MAX_OPEN_CALLS: usize = 1024;
 
-/// The maximum number of rounds after the first one that do not count. It is not lower than the default number of
-/// rounds that a call can have, but a caller could send the same round again and again.
+/// The maximum number of rounds after the first one that do not count. By default, a call cannot have more rounds
+/// anyway; the limit is for a caller that sends a refused round again and again.
 const MAX_ROUNDS: u32 = 16;
 
 /// The calls that wait for their next round, by their logical id, which all rounds of a call share. Each entry has a
@@ -23,17 +23,17 @@ pub(super) struct OpenCalls {
     next: u64,
 }
 
-/// The use of a limit by the rounds of one call so far.
+/// The part of a limit that the rounds (requests) of one call have used so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct RoundUse {
     /// The number of rounds after the first one.
     pub(super) rounds: u32,
-    /// The units that were charged.
+    /// The units of a quota that tools charged in these rounds.
     pub(super) units: u64,
 }
 
 impl OpenCalls {
-    /// Records that a call continues in another round, unless it had too many rounds already.
+    /// Records that a call will continue in another round, unless it has had too many rounds already.
     pub(super) fn insert(&mut self, logical: ByteString, caller: Caller, used: RoundUse) {
         let used = RoundUse { rounds: used.rounds.saturating_add(1), ..used };
         if used.rounds > MAX_ROUNDS {
@@ -60,7 +60,7 @@ impl OpenCalls {
         Some(used)
     }
 
-    /// Returns the oldest call of the caller with the most calls.
+    /// Returns the logical id of the oldest waiting call of the caller that has the most waiting calls.
     fn oldest_of_most(&self) -> Option<ByteString> {
         let mut counts = HashMap::<&Caller, usize>::new();
         for (_, caller, _) in self.calls.values() {

@@ -14,6 +14,7 @@ pub(super) use charge::UnstartedGuard;
 pub use layer::{QuotaLayer, QuotaService, never_ran};
 
 use self::charge::Charge;
+use super::per;
 use crate::error::LifecycleError;
 
 /// A limit on the number of calls that a principal makes in a period, and optionally on the units that it uses. Tools
@@ -111,17 +112,7 @@ impl fmt::Display for Quota {
         if let Some(units) = self.units {
             write!(f, " and {units} units")?;
         }
-        f.write_str(&per(self.period))
-    }
-}
-
-/// Returns a description of a period.
-fn per(period: Duration) -> String {
-    match (period.as_secs(), period.subsec_nanos()) {
-        (60, 0) => " a minute".to_owned(),
-        (3_600, 0) => " an hour".to_owned(),
-        (86_400, 0) => " a day".to_owned(),
-        _ => format!(" in {period:?}"),
+        write!(f, " {}", per(self.period))
     }
 }
 
@@ -165,7 +156,7 @@ impl fmt::Display for QuotaExceeded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { kind, quota, period, resets_at, .. } = self;
         let per = per(*period);
-        write!(f, "the quota of {quota} {kind}{per} is used up; it is reset at {resets_at}")
+        write!(f, "the quota of {quota} {kind} {per} is used up; it is reset at {resets_at}")
     }
 }
 

@@ -22,9 +22,9 @@ use crate::error::LifecycleError;
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct SizeConfig {
-    /// The maximum for the arguments of a call. Default: 1 MiB.
+    /// The maximum size of the arguments of a call. Default: 1 MiB.
     pub arguments: usize,
-    /// The maximum for the result of a call, and separately for the sum of the chunks sent before it. Default: 8 MiB.
+    /// The maximum size of the result of a call, and separately of all chunks sent before it. Default: 8 MiB.
     pub result: usize,
 }
 
@@ -140,8 +140,8 @@ impl<S: MgpService> Service<Call> for SizeService<S> {
     }
 }
 
-/// Makes the call's outlet count the bytes of the chunks that pass it. Returns the running sum, or `None` if the outlet
-/// accepts no chunks.
+/// Makes the call's outlet (its channel for partial results) count the bytes of the chunks that pass it. Returns the
+/// running sum, or `None` if the outlet accepts no chunks.
 fn meter_chunks(call: &mut Call, limit: usize) -> Option<Arc<AtomicUsize>> {
     let outlet = &mut call.cx_mut().outlet;
     if !outlet.wants(OutletItemKind::Chunk) {

@@ -94,8 +94,8 @@ impl<T> WaitQueue<T> {
         Some((caller, entry))
     }
 
-    /// Removes the newest entry of the caller with the most entries, if that caller has at least two more than
-    /// `caller`.
+    /// Makes room for another entry of `caller`: removes the newest entry of the caller with the most entries, if that
+    /// caller has at least two entries more than `caller`.
     pub(super) fn evict_for(&mut self, caller: &Caller) -> Option<T> {
         let (most, queue) = self.callers.iter().max_by_key(|(_, queue)| queue.entries.len())?;
         if queue.entries.len() <= self.len_of(caller) + 1 {

@@ -25,7 +25,7 @@ impl Default for RetryBudget {
 /// The time within which the counts decay to about a third.
 const DECAY: Duration = Duration::from_mins(1);
 
-/// The counts of calls and retries. Both decay at the same rate, so there are never more retries than the calls allow.
+/// The counts of calls and retries. Both decay at the same rate, so that old calls do not permit new retries.
 #[derive(Debug, Default)]
 pub(super) struct BudgetUsage {
     calls: f64,

@@ -30,14 +30,15 @@ impl Default for CircuitConfig {
     }
 }
 
-/// The conclusion from the outcome of an attempt: that the server is reachable, that it is not, or neither.
+/// The conclusion that the outcome of an attempt permits about whether the server is reachable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Evidence {
     /// The server answered the call.
     Answered,
     /// The server, or an upstream server of it, is unreachable.
     Unreachable,
-    /// Neither is known, because the error might come from a layer on this side, e.g. an access check.
+    /// The error might come from a layer on this side, e.g. an access check, so the client does not learn whether the
+    /// server is reachable.
     Unknown,
 }
 
@@ -148,7 +149,7 @@ impl Circuit {
         matches!(self, Self::Open { until } if *until > now)
     }
 
-    /// Returns the state after a number of failures; `None` if there are so many that the circuit opens.
+    /// Returns the state after this number of consecutive failures; `None` if so many failures open the circuit.
     fn failing(failures: u32, since: Instant, config: &CircuitConfig) -> Option<Self> {
         let max = if config.failures == 0 { u32::MAX } else { config.failures };
         (failures < max).then_some(Self::Failing { failures, since })

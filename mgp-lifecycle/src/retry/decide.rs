@@ -90,7 +90,7 @@ impl Situation<'_> {
 fn wait(hints: &Recovery, made: u32, config: &RetryConfig, jitter: f64) -> Duration {
     let servers = hints.retry_after_ms.map(Duration::from_millis);
     let least = servers.unwrap_or_default();
-    // Without a known strategy, all waits are of equal length.
+    // If the server names no strategy that is known here, all waits have the same length.
     let strategy = hints.retry_strategy.as_ref().map(RetryStrategy::effective);
     let wait = match strategy {
         Some(RetryStrategy::Immediate) => least,
@@ -139,7 +139,7 @@ pub(super) fn may_replace(
         return Err(FallbackRefusal::Irreversible);
     }
     let risk = known.map_or(RiskLevel::Safe, ToolRetryInfo::max_fallback_risk);
-    // For both tools, an unknown level counts as the highest.
+    // An unknown level of risk counts as the highest one, for both tools.
     let others = other.risk.clone().min(RiskLevel::Dangerous);
     if others > risk { Err(FallbackRefusal::Riskier) } else { Ok(()) }
 }

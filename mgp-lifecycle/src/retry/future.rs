@@ -95,7 +95,7 @@ impl<S: MgpService> Future for ResponseFuture<S> {
 }
 
 impl<S> RetryableCall<S> {
-    /// Records the outcome of an attempt; returns the failure if it failed.
+    /// Records the outcome of an attempt; returns its failure, or `None` if the attempt succeeded.
     pub(super) fn record(
         &mut self,
         outcome: &Outcome,

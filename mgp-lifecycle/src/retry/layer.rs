@@ -3,7 +3,6 @@
 //! Applies to: outbound.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use mgp_types::RpcError;
 use mgp_types::mcp::Tool;
@@ -125,7 +124,8 @@ impl From<RetryConfig> for RetryLayer {
 }
 
 impl RetryContext {
-    /// Returns the state of a server.
+    /// Returns the state of a server on which retries depend, e.g. its circuit breaker. Calls without a server id go to
+    /// the configured server.
     fn of(&self, id: Option<&ServerId>) -> Arc<Server> {
         // In the common case, the call goes to the configured server.
         if id.is_none() || id == self.server.as_ref() {
@@ -180,7 +180,7 @@ pub(super) enum RequestKind {
     Tool,
     /// A request for a list of tools.
     List(ListPage),
-    /// Another request, which only reads.
+    /// Another request that only reads, e.g. a resource.
     Read,
 }
 
@@ -224,7 +224,10 @@ impl<S: MgpService> Service<Call> for Retry<S> {
         let server = self.context.of(call.cx().server.as_ref());
         let probe = match server.admit(&self.context.config.circuit) {
             Ok(probe) => probe,
-            Err(wait) => return ResponseFuture::refuse(circuit_open(&server, wait)),
+            Err(wait) => {
+                let server = server.id().cloned();
+                return ResponseFuture::refuse(LifecycleError::CircuitOpen { server, wait }.into());
+            }
         };
         server.count();
         if kind == RequestKind::Tool {
@@ -243,8 +246,4 @@ impl<S: MgpService> Service<Call> for Retry<S> {
         };
         ResponseFuture::first(self.inner.call(call), kept)
     }
-}
-
-pub(super) fn circuit_open(server: &Server, wait: Duration) -> RpcError {
-    LifecycleError::CircuitOpen { server: server.id().cloned(), wait }.into()
 }

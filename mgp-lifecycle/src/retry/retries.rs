@@ -144,7 +144,7 @@ impl<S: MgpService> RetryableCall<S> {
         cx.logical.get_or_insert_with(|| cx.key.to_text());
         cx.key = CallKey::next();
         if !attempt.delay.is_zero() {
-            // Decisions of outer layers, e.g. about access, may be out of date after the wait.
+            // Mark the call: decisions of outer layers, e.g. about access, may be out of date after the wait.
             WaitMark::mark(cx);
         }
         cx.extensions.insert(attempt);
@@ -164,7 +164,8 @@ impl<S: MgpService> RetryableCall<S> {
         if self.context.known(&self.server, proposed).is_none() {
             self.learn(end).await;
         }
-        let (own, other) = (self.known(&tool), self.known(proposed));
+        let known = |name: &str| self.context.known(&self.server, name);
+        let (own, other) = (known(&tool), known(proposed));
         if let Err(reason) = may_replace((&tool, own.as_ref()), (proposed, other.as_ref())) {
             // The proposed name is not logged, because the server can choose any text.
             tracing::debug!(tool, %reason, "fallback tool refused");
@@ -195,10 +196,6 @@ impl<S: MgpService> RetryableCall<S> {
                 None
             }
         }
-    }
-
-    fn known(&self, tool: &str) -> Option<super::ToolRetryInfo> {
-        self.context.known(&self.server, tool)
     }
 
     // === Tool definitions ===

@@ -65,7 +65,7 @@ impl Server {
         self: &Arc<Self>,
         config: &CircuitConfig,
     ) -> Result<Option<Probe>, Duration> {
-        if self.closed.load(Ordering::Relaxed) {
+        if self.is_closed() {
             return Ok(None);
         }
         match self.state.lock().circuit.admit(Instant::now(), config) {
@@ -77,7 +77,7 @@ impl Server {
 
     /// Returns for how long the circuit breaker would refuse calls; zero if it would not.
     pub(super) fn refuses_for(&self) -> Duration {
-        if self.closed.load(Ordering::Relaxed) {
+        if self.is_closed() {
             return Duration::ZERO;
         }
         self.state.lock().circuit.refuses_for(Instant::now())
@@ -85,7 +85,7 @@ impl Server {
 
     /// Records the outcome of an attempt.
     pub(super) fn record(&self, evidence: Evidence, probe: Option<Probe>, config: &CircuitConfig) {
-        if evidence != Evidence::Unreachable && self.closed.load(Ordering::Relaxed) {
+        if evidence != Evidence::Unreachable && self.is_closed() {
             return;
         }
         let by = if probe.is_some() { Admission::Probe } else { Admission::Pass };
@@ -161,7 +161,6 @@ impl ServerTable {
         Self { common: Server::new(None), named: Mutex::default() }
     }
 
-    /// Returns the state of a server.
     pub(super) fn of(&self, id: Option<&ServerId>) -> Arc<Server> {
         let Some(id) = id else { return Arc::clone(&self.common) };
         let mut named = self.named.lock();

@@ -23,7 +23,6 @@ pub(super) struct RestartWindow {
     random: fastrand::Rng,
 }
 
-/// A restart that the window allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct AllowedRestart {
     /// Number of the restart within the window, from 1.
@@ -51,7 +50,7 @@ impl RestartWindow {
         Self { restarts: VecDeque::new(), random: fastrand::Rng::with_seed(seed) }
     }
 
-    /// Adds a restart; returns `None` if the window is full.
+    /// Adds a restart; returns `None` if the window already contains the maximum number of restarts.
     pub(super) fn add(
         &mut self,
         connected: Duration,

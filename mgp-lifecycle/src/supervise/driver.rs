@@ -94,7 +94,8 @@ pub fn supervise<S: Spawn>(
     let (status, status_receiver) = watch::channel(Status::default());
     let reports = broadcast::Sender::new(MAX_REPORT_LAG);
     if let Some(rests) = rest_of(&state.get()) {
-        // This change is always allowed. If the state has changed in the meantime, the next change corrects it.
+        // §11.2 allows this change. It fails only if the state has changed in the meantime; then the supervisor's next
+        // change corrects the state.
         let _ = state.enter(rests, "supervised");
     }
     let driver = Driver {

@@ -27,8 +27,8 @@ pub enum SupervisorEvent {
         /// call starts it.
         is_permanent: bool,
     },
-    /// An attempt to start failed; another one, made in a different way, follows. It belongs to the same start: it does
-    /// not count as a restart and does not depend on the policy.
+    /// An attempt to start failed, and another attempt follows, made in a different way. Both belong to the same start:
+    /// the new attempt does not count as a restart, and does not depend on the policy.
     StartContinues,
     /// The server ended without a request, or the connection to it was lost.
     Exited(Exit),
@@ -101,7 +101,7 @@ impl fmt::Display for RestartLimitExceeded {
 pub struct RestState {
     /// The state: `disconnected` or `error`; `registered` if the server was never started.
     pub state: ServerState,
-    /// The reason of its stop, or a description of how it ended.
+    /// The reason for the server's stop, or a description of how the server ended.
     pub reason: Arc<str>,
     /// The total number of restarts of the server.
     pub restarts: u64,

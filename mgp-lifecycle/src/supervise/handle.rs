@@ -74,7 +74,7 @@ pub(super) enum CommandKind {
     Start,
     Restart,
     Stop(ShutdownReason),
-    /// A report about the health of an incarnation.
+    /// A report about the health of an incarnation, i.e. of one run of the server.
     Unhealthy {
         run: u64,
         event: SupervisorEvent,
@@ -181,15 +181,15 @@ impl<C: Clone + Send + Sync + 'static> Supervised<C> {
     }
 
     /// Returns the state in which the server rests; `None` if it is running or will be started, or before the first
-    /// request.
+    /// request to start or stop it.
     #[must_use]
     pub fn rest(&self) -> Option<RestState> {
         self.status.borrow().rest.clone()
     }
 
-    /// Returns whether the outcome of the current stop is decided, so that a call must not start the server: a restart
-    /// follows, or the server is drained and then enters the state `error`, because it failed. `false` if the server
-    /// only rests after the stop, until [`start`](Self::start) is called.
+    /// Returns whether it is already decided what follows the current stop, so that a call must not start the server.
+    /// This is so if a restart follows, or if the server is drained because it failed and then enters the state
+    /// `error`. Returns `false` if the server only rests after the stop, until [`start`](Self::start) is called.
     #[must_use]
     pub fn is_restart_decided(&self) -> bool {
         self.status.borrow().is_restart_decided

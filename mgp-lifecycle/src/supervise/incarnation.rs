@@ -49,7 +49,8 @@ impl<T: Spawned> Incarnation<T> {
         }));
     }
 
-    /// Returns whether the start that has just failed continues with another start.
+    /// Returns whether the attempt to start that has just failed is followed by another attempt, made in a different
+    /// way.
     pub(super) fn continues_start(&self) -> bool {
         self.server.as_ref().is_some_and(|server| server.continues_start())
     }
@@ -68,7 +69,7 @@ impl<T: Spawned> Incarnation<T> {
         }));
     }
 
-    /// Kills the server without waiting.
+    /// Kills the server, and does not wait for its end.
     pub(super) fn kill(&mut self) {
         self.clear();
         if let Some(server) = self.server.take() {
@@ -76,7 +77,7 @@ impl<T: Spawned> Incarnation<T> {
         }
     }
 
-    /// Waits for the next outcome; never completes if nothing is running. Cancel safe.
+    /// Waits for the next outcome of the futures of this incarnation; never completes if none is running. Cancel safe.
     pub(super) async fn next(&mut self) -> Outcome<T::Client> {
         loop {
             let started = poll_fn(|task| {
@@ -86,7 +87,8 @@ impl<T: Spawned> Incarnation<T> {
                 // Poll the future of the server's end first, because an end explains a failure of the handshake.
                 let exited = poll(&mut self.ending, task);
                 let outcome = match (exited, poll(&mut self.preparing, task)) {
-                    // Many servers end when their handshake fails, but another start would fail in the same way.
+                    // Report this error even if the server has ended too, as many servers do when their handshake
+                    // fails: another start would fail in the same way.
                     (_, Some(Err(error))) if error.is_permanent() => {
                         Some(Outcome::StartFailed(error))
                     }

@@ -1,5 +1,5 @@
 //! The supervisor: a state machine with events as input and actions as output, without clock or I/O (MGP §11.2,
-//! §11.5).
+//! §11.5). The header of `supervise/mod.rs` has its transitions as a table.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,8 @@ use mgp_types::service::Exit;
 use super::backoff::{MAX_REASON_BYTES, RestartWindow};
 use super::config::SuperviseConfig;
 use super::event::{RestState, RestartLimitExceeded, SupervisorAction, SupervisorEvent};
-use super::policy::{is_final, restarts_after};
+use super::policy::restarts_after;
+use crate::error::restart_follows;
 
 /// State machine that decides when one server is started, stopped and restarted.
 ///
@@ -41,14 +42,14 @@ use super::policy::{is_final, restarts_after};
 pub struct Supervisor {
     config: SuperviseConfig,
     window: RestartWindow,
-    /// The state as §11.2 defines it, which is shown to others.
+    /// The state of the server as §11.2 defines it; observers see this state.
     state: ServerState,
-    /// The step in which the supervisor is.
+    /// The current activity of the supervisor, in more detail than `state`.
     phase: Phase,
     /// The total time for which the server has been connected, without the current connection.
     connected: Duration,
     restarts: u64,
-    /// The reason why the server rests, and the restart limit if it was exceeded; `None` before the first request.
+    /// The reason why the server rests, and the restart limit if it was exceeded; `None` before any start or stop.
     rest: Option<(Arc<str>, Option<RestartLimitExceeded>)>,
     /// `true` if the last start failed for a reason that a restart would not remove.
     is_start_failure: bool,
@@ -59,7 +60,7 @@ pub struct Supervisor {
 enum Phase {
     /// The server does not run, and will not be started.
     Resting,
-    /// Nothing is running until the wait before a restart is over.
+    /// The server does not run; it is started again when the wait is over.
     Waiting { until: Duration },
     /// The server was started, but is not ready yet.
     Starting { until: Duration },
@@ -142,9 +143,9 @@ impl Supervisor {
         matches!(self.phase, Phase::Stopping { .. })
     }
 
-    /// Returns whether the outcome of the current stop is decided, so that a call must not start the server: a restart
-    /// follows, or the server is drained and then enters the state `error`, because it failed. `false` if the server
-    /// only rests after the stop.
+    /// Returns whether it is already decided what follows the current stop, so that a call must not start the server.
+    /// This is so if a restart follows, or if the server is drained because it failed and then enters the state
+    /// `error`. Returns `false` if the server only rests after the stop.
     #[must_use]
     pub fn is_restart_decided(&self) -> bool {
         let Phase::Stopping { next, .. } = &self.phase else { return false };
@@ -183,7 +184,9 @@ impl Supervisor {
         match event {
             SupervisorEvent::Start => self.on_start(now, &mut out),
             SupervisorEvent::Restart => self.on_restart(now, &mut out),
-            SupervisorEvent::Stop(reason) if is_final(&reason) => self.stop(&reason, now, &mut out),
+            SupervisorEvent::Stop(reason) if !restart_follows(&reason) => {
+                self.stop(&reason, now, &mut out);
+            }
             SupervisorEvent::Stop(ShutdownReason::ResourceLimit) => {
                 self.limit_reached(now, &mut out);
             }
@@ -262,7 +265,7 @@ impl Supervisor {
             } => {
                 *next = AfterStop::Rest { reason: reason_text, limit: None };
             }
-            // After this stop, the server rests in any case.
+            // The server will rest after this stop anyway, so the request changes nothing.
             Phase::Stopping { .. } => {}
             Phase::Starting { .. } | Phase::Running { .. } => {
                 let next = AfterStop::Rest { reason: Arc::clone(&reason_text), limit: None };
@@ -455,7 +458,7 @@ impl Supervisor {
         self.phase = Phase::Stopping { until: self.stop_deadline(now), next };
     }
 
-    /// Handles the end of a stop.
+    /// Takes the step that follows a stop, because the stop is complete.
     fn stopped(&mut self, now: Duration, out: &mut Vec<SupervisorAction>) {
         let Phase::Stopping { next, .. } = std::mem::replace(&mut self.phase, Phase::Resting)
         else {
@@ -473,11 +476,8 @@ impl Supervisor {
                 self.rest_now(how, None, out);
             }
             AfterStop::Start { at, reason } if at > now => {
-                match self.state {
-                    ServerState::Draining | ServerState::Error => {
-                        self.enter(ServerState::Restarting, reason, out);
-                    }
-                    _ => {}
+                if matches!(self.state, ServerState::Draining | ServerState::Error) {
+                    self.enter(ServerState::Restarting, reason, out);
                 }
                 self.phase = Phase::Waiting { until: at };
             }
@@ -526,7 +526,7 @@ impl Supervisor {
     }
 
     fn begin_restart(&mut self, reason: Arc<str>, now: Duration, out: &mut Vec<SupervisorAction>) {
-        // This change of state is reported with the number of restarts before this one.
+        // This restart is counted after this change of state, whose report contains the number of earlier ones.
         self.leave_for_connecting(&reason, out);
         self.restarts = self.restarts.saturating_add(1);
         self.connect(reason, now, out);
@@ -558,8 +558,8 @@ impl Supervisor {
         }
     }
 
-    /// Without a limit on restarts, forgets the restarts before a connection that lasted long enough, so that the next
-    /// wait is short again.
+    /// If restarts are not limited, forgets the earlier restarts once the server was connected long enough, so that the
+    /// next wait is short again.
     fn forget_restarts_after_long_run(&mut self, now: Duration) {
         if let Phase::Running { since } = self.phase
             && !self.config.gives_up

@@ -3,6 +3,8 @@
 
 use mgp_types::mgp::{RestartPolicy, ShutdownReason};
 
+use crate::error::restart_follows;
+
 /// Returns whether the policy restarts a server that ended in this way.
 pub(super) fn restarts_after(
     policy: &RestartPolicy,
@@ -10,18 +12,13 @@ pub(super) fn restarts_after(
     reason: Option<&ShutdownReason>,
 ) -> bool {
     let restarts_on_failure = match reason {
-        Some(reason) if is_final(reason) => return false,
-        Some(ShutdownReason::ConfigurationChange | ShutdownReason::ResourceLimit) => true,
-        _ => !is_success,
+        Some(reason) if !restart_follows(reason) => return false,
+        Some(_) => true,
+        None => !is_success,
     };
     match policy {
         RestartPolicy::Always => true,
         RestartPolicy::OnFailure => restarts_on_failure,
         _ => false,
     }
-}
-
-/// Returns whether a server that was stopped for this reason stays stopped; `true` for unknown reasons.
-pub(super) fn is_final(reason: &ShutdownReason) -> bool {
-    !matches!(reason, ShutdownReason::ConfigurationChange | ShutdownReason::ResourceLimit)
 }

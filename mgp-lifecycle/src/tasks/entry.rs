@@ -18,13 +18,14 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
-use super::table::Owner;
 use crate::error::LifecycleError;
 use crate::handshake::plain_errors::CallInfo;
+use crate::limit::Caller;
 
 pub(super) struct Entry {
     pub(super) id: String,
-    pub(super) owner: Owner,
+    /// The caller that started the task; only the same caller can see it.
+    pub(super) owner: Caller,
     /// The permissions of the credentials with which the task was started; `None` for a caller without credentials.
     permissions: Option<Vec<String>>,
     /// The sequence number of the task, in the order of creation.
@@ -118,7 +119,7 @@ impl Entry {
         let grant = cx.extensions.get::<CredentialGrant>();
         Self {
             id,
-            owner: Owner::of(&cx.principal),
+            owner: Caller::of(&cx.principal),
             permissions: grant.map(|grant| grant.permissions().to_vec()),
             number,
             expires: Instant::now() + ttl,

@@ -13,6 +13,7 @@ use super::drive::spawn;
 use super::entry::{Entry, Outcome};
 use super::handover::{CallStage, NextStep};
 use super::table::Table;
+use crate::error::LifecycleError;
 use crate::handshake::plain_errors::{CallInfo, adapt_to_caller};
 
 /// Future that polls a call as a normal request, and converts the call to a task if it stays pending.
@@ -24,11 +25,14 @@ pub(super) struct ResponseFuture {
     stage: Arc<CallStage>,
     table: Arc<Table>,
     grace: Grace,
+    /// The time limit of a call that stays a request because the table of tasks is full. No other layer limits the time
+    /// of such a call.
+    limit: Option<Pin<Box<Sleep>>>,
 }
 
 /// The time within which the call can complete as a normal request.
 enum Grace {
-    // The timer is created only if the call does not complete immediately.
+    // No timer exists yet, because it is created only if the call does not complete at its first poll.
     Fresh,
     Running(Pin<Box<Sleep>>),
     Over,
@@ -40,7 +44,7 @@ impl ResponseFuture {
         stage: Arc<CallStage>,
         table: Arc<Table>,
     ) -> Self {
-        Self { inner: Some(inner), stage, table, grace: Grace::Fresh }
+        Self { inner: Some(inner), stage, table, grace: Grace::Fresh, limit: None }
     }
 
     fn hand_over(&mut self, entry: &Arc<Entry>) -> Result<Reply, RpcError> {
@@ -111,6 +115,13 @@ impl ResponseFuture {
             }
         }
     }
+
+    /// Waits for the time to live that the task would have had, and returns the error that then ends the call.
+    fn poll_limit(&mut self, task: &mut Poller<'_>) -> Poll<RpcError> {
+        let ttl = self.stage.plan().ttl;
+        let limit = self.limit.get_or_insert_with(|| Box::pin(sleep(ttl)));
+        limit.as_mut().poll(task).map(|()| LifecycleError::TimedOut(ttl).into())
+    }
 }
 
 impl Future for ResponseFuture {
@@ -127,6 +138,14 @@ impl Future for ResponseFuture {
         if matches!(next, NextStep::Wait) && this.poll_grace(task).is_ready() {
             next = match this.stage.hand_over() {
                 Ok(next) => next,
+                // A call that need not become a task continues as a request, and becomes a task once there is room.
+                Err(_) if !this.stage.plan().task_only => match this.poll_limit(task) {
+                    Poll::Pending => NextStep::Wait,
+                    Poll::Ready(error) => {
+                        this.abandon();
+                        return Poll::Ready(Err(error));
+                    }
+                },
                 Err(error) => {
                     this.abandon();
                     return Poll::Ready(Err(error));
@@ -135,7 +154,8 @@ impl Future for ResponseFuture {
         }
         match next {
             NextStep::Wait => Poll::Pending,
-            // The call is answered with its open questions, which were collected on the tokio task that runs it.
+            // Answer the request with the open questions of the call. They were collected on the tokio task that runs
+            // the call.
             NextStep::Answer(reply) => {
                 this.abandon();
                 Poll::Ready(Ok(reply))

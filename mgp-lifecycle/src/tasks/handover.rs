@@ -348,8 +348,8 @@ impl CallerChannel for CallStage {
 
     fn has_suspended(&self) -> bool {
         let CallerAccess::Channel(asker) = &self.own.caller_access else { return false };
-        // The questions of a task do not end its call, although the task looks up earlier answers by asking the channel
-        // of the request.
+        // A question of a task does not end its call. The channel of the request is then ignored, because a task asks
+        // it only to look up earlier answers.
         let is_task = matches!(&*self.stage.lock(), Stage::Task(_));
         !is_task && asker.has_suspended()
     }
@@ -369,7 +369,8 @@ impl CallerChannel for CallStage {
 
 mgp_types::opaque_debug!(CallStage);
 
-/// An outlet that drops items once the call is a task, because there is no stream for them.
+/// An outlet (channel for partial results) that drops items once the call is a task, because a task has no stream for
+/// them.
 struct RequestOutlet {
     inner: Arc<dyn Sink>,
     stage: Arc<CallStage>,

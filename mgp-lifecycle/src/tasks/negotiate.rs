@@ -101,7 +101,6 @@ fn supports_tasks(support: &TaskSupport) -> bool {
     matches!(support, TaskSupport::Optional | TaskSupport::Required)
 }
 
-/// Returns whether the caller of a call can wait for a task.
 pub(super) fn can_wait_for_task(call: &Call) -> bool {
     match call.cx().caller.era {
         Era::Modern => offers_tasks(&call.cx().caller),

@@ -1,12 +1,11 @@
 //! The table of tasks, which has a limited size and is shared by all connections of a server.
 
 use std::collections::HashMap;
-use std::fmt::Write;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use mgp_types::RpcError;
-use mgp_types::service::{AgentId, Context, Principal, Subject, TenantId};
+use mgp_types::service::{Context, Principal};
 use mgp_types::sync::Mutex;
 
 use super::config::TasksConfig;
@@ -14,6 +13,7 @@ use super::entry::{Entry, Outcome};
 use super::negotiate::Plan;
 use crate::drain::{Drain, DrainHold};
 use crate::error::LifecycleError;
+use crate::limit::Caller;
 
 /// The table of all tasks, running or ended; each is stored until it expires.
 pub(super) struct Table {
@@ -30,24 +30,6 @@ struct Tasks {
     number: u64,
 }
 
-/// The owner of a task: the principal without its authority.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Owner {
-    tenant: TenantId,
-    subject: Subject,
-    agent: Option<AgentId>,
-}
-
-impl Owner {
-    pub(super) fn of(principal: &Principal) -> Self {
-        Self {
-            tenant: principal.tenant().clone(),
-            subject: principal.subject().clone(),
-            agent: principal.as_agent().cloned(),
-        }
-    }
-}
-
 impl Table {
     pub(super) fn new(config: TasksConfig) -> Self {
         Self { config, tasks: Mutex::default(), running: Arc::default(), drain: OnceLock::new() }
@@ -57,15 +39,18 @@ impl Table {
         &self.config
     }
 
-    /// Checks that there is room for another task.
+    /// Checks that there is room for another task of a principal.
     pub(super) fn has_room(&self, principal: &Principal) -> Result<(), LifecycleError> {
-        self.tasks.lock().make_room(&self.config, &Owner::of(principal), Eviction::DryRun).map(drop)
+        self.tasks
+            .lock()
+            .make_room(&self.config, &Caller::of(principal), Eviction::DryRun)
+            .map(drop)
     }
 
     /// Creates the task of a call that has started.
     pub(super) fn insert(&self, cx: &Context, plan: &Plan) -> Result<Arc<Entry>, RpcError> {
-        let id = new_id()?;
-        let owner = Owner::of(&cx.principal);
+        let id = mgp_types::random_name()?;
+        let owner = Caller::of(&cx.principal);
         let (entry, evicted) = {
             let mut tasks = self.tasks.lock();
             let evicted = tasks
@@ -93,7 +78,7 @@ impl Table {
     /// Returns a task of the caller's principal. A task of another principal is reported as unknown, and so is one that
     /// the caller's credentials do not permit.
     pub(super) fn find(&self, id: &str, cx: &Context) -> Result<Arc<Entry>, LifecycleError> {
-        let owner = Owner::of(&cx.principal);
+        let owner = Caller::of(&cx.principal);
         let is_own = |entry: &&Arc<Entry>| entry.owner == owner && entry.is_permitted(cx);
         let entry = self.tasks.lock().by_id.get(id).filter(is_own).cloned();
         entry.ok_or(LifecycleError::UnknownTask)
@@ -101,7 +86,7 @@ impl Table {
 
     /// Returns the tasks of the caller's principal that its credentials permit, oldest first.
     pub(super) fn of(&self, cx: &Context) -> Vec<Arc<Entry>> {
-        let owner = Owner::of(&cx.principal);
+        let owner = Caller::of(&cx.principal);
         let is_own = |entry: &&Arc<Entry>| entry.owner == owner && entry.is_permitted(cx);
         let mut own: Vec<_> = self.tasks.lock().by_id.values().filter(is_own).cloned().collect();
         own.sort_unstable_by_key(|entry| entry.number);
@@ -143,7 +128,7 @@ impl Table {
         self.drain.get().map(Drain::hold)
     }
 
-    /// Counts a call that runs as a task until the guard is dropped.
+    /// Counts a call that runs as a task until the returned guard is dropped.
     pub(super) fn enter(&self) -> RunningGuard {
         self.running.fetch_add(1, Ordering::AcqRel);
         RunningGuard(Arc::clone(&self.running))
@@ -165,7 +150,7 @@ impl Tasks {
     fn make_room(
         &mut self,
         config: &TasksConfig,
-        owner: &Owner,
+        owner: &Caller,
         eviction: Eviction,
     ) -> Result<Option<Arc<Entry>>, LifecycleError> {
         let own = self.by_id.values().filter(|entry| entry.owner == *owner).count();
@@ -205,16 +190,3 @@ impl Drop for Table {
 }
 
 mgp_types::opaque_debug!(Table { config });
-
-/// Returns a random id of 128 bits.
-fn new_id() -> Result<String, RpcError> {
-    let mut bytes = [0_u8; 16];
-    getrandom::fill(&mut bytes).map_err(|error| {
-        RpcError::internal("the system returned no random bytes").because(error)
-    })?;
-    Ok(bytes.iter().fold(String::with_capacity(32), |mut id, byte| {
-        // Writing into a string cannot fail.
-        let _ = write!(id, "{byte:02x}");
-        id
-    }))
-}

@@ -20,7 +20,7 @@ const MAX_ATTEMPTS: u32 = 4;
 /// The waits between two attempts: half a second at first, five seconds at most.
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(5));
 
-/// The wait after which the rollback of an inactive transaction that could not be stored is tried again.
+/// The time after which the rollback of an inactive transaction is tried again if its beginning could not be stored.
 const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 
 /// A call that undoes a step.
@@ -48,13 +48,14 @@ impl Transactions {
         reason: Option<&str>,
         credentials: Option<TransactionCredentials>,
     ) -> Result<(), RpcError> {
-        let begin = |saga: &mut Saga| match saga.status {
+        let reason = reason.map(|reason| mgp_types::clip(reason, MAX_TEXT_BYTES));
+        let begin = move |saga: &mut Saga| match saga.status {
             TransactionStatus::Begun => {
-                if let Some(current) = &credentials {
-                    saga.credentials = Some(current.clone());
+                if let Some(current) = credentials {
+                    saga.credentials = Some(current);
                 }
                 saga.status = TransactionStatus::RollingBack;
-                saga.reason = reason.map(|reason| mgp_types::clip(reason, MAX_TEXT_BYTES));
+                saga.reason = reason;
                 saga.active_ms = now_ms();
                 Ok(true)
             }
@@ -63,11 +64,26 @@ impl Transactions {
             }
             _ => Ok(false),
         };
-        let (is_new, _) = self.0.log.change(key, begin).await?;
-        if is_new {
-            self.spawn_rollback(key.clone());
-        }
-        Ok(())
+        self.change_and_roll_back(key, begin).await
+    }
+
+    /// Changes a transaction, and starts its rollback if the change returns `true`.
+    ///
+    /// Both also happen if the future is dropped: otherwise the transaction could wait for a rollback that never runs.
+    pub(super) async fn change_and_roll_back(
+        &self,
+        key: &SagaKey,
+        change: impl FnOnce(&mut Saga) -> Result<bool, LifecycleError> + Send + 'static,
+    ) -> Result<(), RpcError> {
+        let (transactions, key) = (self.clone(), key.clone());
+        let changing = tokio::spawn(async move {
+            let (begins, _) = transactions.0.log.change(&key, change).await?;
+            if begins {
+                transactions.spawn_rollback(key);
+            }
+            Ok::<(), RpcError>(())
+        });
+        changing.await.map_err(|_| RpcError::internal("the rollback could not begin"))?
     }
 
     pub(super) fn spawn_rollback(&self, key: SagaKey) {
@@ -176,7 +192,10 @@ fn is_passing(error: &RpcError) -> bool {
 /// Checks that a compensation was answered and that its tool did not fail.
 fn check_result(reply: &Reply) -> Result<(), String> {
     if !matches!(reply, Reply::Complete(_)) {
-        return Err("its compensation asks for answers, which nobody can give".to_owned());
+        return Err(
+            "its compensation asks its caller questions, which is not possible during a rollback"
+                .to_owned(),
+        );
     }
     let result: CallToolResult = reply.get().map_err(|error| error.message().to_owned())?;
     if result.is_error != Some(true) {

@@ -20,7 +20,7 @@ use super::log::SagaKey;
 use super::saga::{Owner, Saga, Step, Undo, now_ms};
 use super::{Transactions, check_id};
 use crate::error::LifecycleError;
-use crate::idempotency::key_of;
+use crate::idempotency::{ignore_gone_caller, key_of};
 use crate::retry::Failure;
 
 /// The maximum number of steps in a transaction.
@@ -116,9 +116,9 @@ impl StepTask {
 struct StepCall {
     saga: SagaKey,
     id: Option<String>,
-    /// The id that is common to the rounds of one call.
+    /// The id that all rounds (requests) and retries of one logical call share; `None` if the call has none yet.
     logical: Option<String>,
-    /// The id that is common to the rounds and attempts of one call.
+    /// The id that all rounds and all attempts of the call share.
     called_in: String,
     /// `true` if the call repeats an attempt that failed.
     is_retry: bool,
@@ -202,16 +202,15 @@ impl StepCall {
         saga.active_ms = now_ms();
         let server = self.server.as_str();
         let is_same = |step: &Step| step.tool == self.tool && step.server == server;
-        // If the caller returns with the answer to a question of the task, it is the same step. So is a retry of an
-        // attempt that may have run; it is only made if a second run does no harm.
+        // Two kinds of calls continue a step: one that returns with the answer to a question of the step's task, and a
+        // retry of an attempt that may have run. Such a retry is made only if a second run does no harm.
         let continues = |step: &Step| {
             step.has_asked_in(self.logical.as_deref())
                 || self.is_retry && step.was_called_in(&self.called_in)
         };
         let continued = saga.steps.iter().rfind(|step| is_same(step) && continues(step));
         let continued = continued.map(|step| step.id.clone());
-        let next_id = || format!("step-{}", saga.steps.len() + 1);
-        let id = self.id.or(continued).unwrap_or_else(next_id);
+        let id = self.id.or(continued).unwrap_or_else(|| saga.unused_step_id());
         if let Some(index) = saga.steps.iter().position(|step| step.id == id) {
             let step = &saga.steps[index];
             let runs_again = step.status == StepStatus::Failed || continues(step);
@@ -221,7 +220,8 @@ impl StepCall {
             if !runs_again {
                 return Ok((id, false));
             }
-            // The step runs again, now after all other steps and with the compensation of this call.
+            // Remove the step, which is added again below: it now runs after all other steps, and with the compensation
+            // of this call.
             saga.steps.remove(index);
         } else if saga.steps.len() >= MAX_STEPS {
             return Err(LifecycleError::TooManySteps(MAX_STEPS));
@@ -263,6 +263,7 @@ async fn run_step<S: MgpService>(
     let running = log.step_begins(&saga);
     let ((id, is_new), _) = log.change(&saga, |saga| step.begin(saga)).await?;
     call.cx_mut().extensions.insert(StepTask::default());
+    let _caller = ignore_gone_caller(&mut call);
     let cx = call.cx().clone();
     // A question to the caller ends the step; the next round of the call begins it again.
     let (asking, answer) = (cx.caller_access.clone(), inner.call(call));

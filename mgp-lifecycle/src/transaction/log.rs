@@ -69,10 +69,10 @@ impl SagaLog {
         self.sagas.lock().values().cloned().collect()
     }
 
-    /// Adds a transaction.
+    /// Adds a transaction, unless its id was used before or too many transactions are open. Removes old settled ones.
     pub(super) async fn insert(&self, saga: Saga) -> Result<(), RpcError> {
         let key = (saga.owner.clone(), saga.id.clone());
-        let forgotten = {
+        let stored = {
             let mut sagas = self.sagas.lock();
             if sagas.contains_key(&key) {
                 return Err(LifecycleError::TransactionExists.into());
@@ -82,15 +82,15 @@ impl SagaLog {
             if of_caller >= MAX_OF_CALLER || open().count() >= MAX_OPEN {
                 return Err(LifecycleError::TooManyTransactions.into());
             }
-            let forgotten = forget_settled(&mut sagas);
-            sagas.insert(key.clone(), saga.clone());
-            forgotten
+            let mut change = Change::new().put(SPACE, store_key(&key), Payload::of(&saga)?);
+            for old in forget_settled(&mut sagas) {
+                change = change.remove(SPACE, store_key(&old));
+            }
+            sagas.insert(key.clone(), saga);
+            // Start to store the change while holding the lock, as `change` does.
+            self.store.commit(change)
         };
-        let mut change = Change::new().put(SPACE, store_key(&key), Payload::of(&saga)?);
-        for old in &forgotten {
-            change = change.remove(SPACE, store_key(old));
-        }
-        if let Err(error) = self.commit(change).await {
+        if let Err(error) = with_timeout(self.store.answer_timeout(), stored).await {
             self.sagas.lock().remove(&key);
             return Err(error.into());
         }
@@ -144,16 +144,11 @@ impl SagaLog {
         self.change(key, update).await.map(|((), saga)| saga)
     }
 
-    async fn commit(&self, change: Change) -> Result<(), StoreError> {
-        let stored = self.store.commit(change);
-        with_timeout(self.store.answer_timeout(), stored).await.map(drop)
-    }
-
     fn notify(&self) {
         self.changed.send_modify(|count| *count += 1);
     }
 
-    /// Counts a step as running until the guard is dropped.
+    /// Counts a step as running until the returned guard is dropped.
     pub(super) fn step_begins(self: &Arc<Self>, key: &SagaKey) -> RunningStep {
         *self.running.lock().entry(key.clone()).or_default() += 1;
         RunningStep { log: Arc::clone(self), key: key.clone() }

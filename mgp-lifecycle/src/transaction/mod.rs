@@ -123,7 +123,7 @@ impl Transactions {
         let BeginTransactionParams { transaction_id, timeout_seconds, description, .. } = params;
         let id = match transaction_id {
             Some(id) => id,
-            None => random_id()?,
+            None => format!("tx-{}", mgp_types::random_name()?),
         };
         check_id("transaction_id", &id)?;
         let timeout = timeout_seconds.map_or(DEFAULT_TIMEOUT, Duration::from_secs);
@@ -222,8 +222,15 @@ impl Transactions {
         agent: Option<&str>,
     ) -> Result<TransactionRecord, RpcError> {
         let key = self.find_stuck(tenant, id, agent)?;
-        self.0.log.update(&key, Saga::retry).await?;
-        self.spawn_rollback(key.clone());
+        let retry = |saga: &mut Saga| {
+            // Another operator may have begun the same rollback just now.
+            let begins = is_stuck(saga);
+            if begins {
+                saga.retry();
+            }
+            Ok(begins)
+        };
+        self.change_and_roll_back(&key, retry).await?;
         self.rolled_back(&key).await.map(|saga| saga.record())
     }
 
@@ -273,10 +280,6 @@ impl Transactions {
 
 fn is_stuck(saga: &Saga) -> bool {
     saga.status == TransactionStatus::PartiallyRolledBack
-}
-
-fn random_id() -> Result<String, RpcError> {
-    Ok(format!("tx-{}", mgp_types::random_name()?))
 }
 
 /// Checks that an id chosen by a caller has a valid form.

@@ -144,6 +144,18 @@ impl Saga {
         self.steps.iter_mut().find(|step| step.id == id)
     }
 
+    /// Returns an id for the next step that no other step has; the caller may have chosen some of their ids.
+    pub(super) fn unused_step_id(&self) -> String {
+        let mut number = self.steps.len();
+        loop {
+            number += 1;
+            let id = format!("step-{number}");
+            if self.steps.iter().all(|step| step.id != id) {
+                return id;
+            }
+        }
+    }
+
     /// Returns whether further steps can be added.
     pub(super) fn is_open(&self) -> bool {
         self.status == TransactionStatus::Begun
@@ -228,7 +240,8 @@ impl Step {
             && self.status == StepStatus::Started
     }
 
-    /// Returns whether an attempt of a logical call ran the step, and it is unknown whether it had an effect.
+    /// Returns whether the step was run by an attempt of this logical call, and it is unknown whether the step had an
+    /// effect.
     pub(super) fn was_called_in(&self, logical: &str) -> bool {
         self.called_in.as_deref() == Some(logical) && self.status == StepStatus::Started
     }

@@ -13,10 +13,11 @@ use mgp_types::proposal::{
 use mgp_types::service::{
     BoxFuture, Call, Context, PeerInfo, Principal, Reply, ServerId, Stack, connection_lost, mock,
 };
-use mgp_types::store::MemoryStore;
+use mgp_types::store::{Change, LoadedRecords, MemoryStore, PendingEvent, Store, StoreError};
 use mgp_types::sync::Mutex;
 use mgp_types::{ErrorCode, Payload, RawObject, RpcError};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
+use tokio::time::{sleep, timeout};
 use tower_layer::Layer as _;
 
 use super::saga::now_ms;
@@ -26,7 +27,7 @@ use crate::{
     ToolRetryInfo,
 };
 
-/// A server's tools, which record the compensations that are called; those named `broken_…` fail.
+/// A server's tools, which record the compensations that are called. Compensations named `broken_…` fail.
 #[derive(Default)]
 struct Tools {
     undone: Mutex<Vec<String>>,
@@ -206,6 +207,71 @@ async fn steps_are_undone_in_reverse_order() {
     assert_eq!(world.roll_back().await, result);
     assert_eq!(world.undone().len(), 2);
     assert!(world.commit().await.unwrap_err().message().contains("rolled back"));
+}
+
+#[tokio::test]
+async fn a_step_without_an_id_gets_one_that_its_caller_has_not_used() {
+    let mut world = world().await;
+    world.begin().await;
+    world.step("make", 1, r#","step_id":"step-2""#).await.unwrap();
+    let result = world.step("make", 2, "").await.unwrap();
+    assert!(result.as_str().contains(r#""step_id":"step-3""#), "{result:?}");
+}
+
+/// A store in memory that answers a change only after a while.
+struct SlowStore(MemoryStore);
+
+impl Store for SlowStore {
+    fn load(&self, space: &'static str) -> BoxFuture<'static, Result<LoadedRecords, StoreError>> {
+        self.0.load(space)
+    }
+
+    fn changes(
+        &self,
+        space: &'static str,
+        since: u64,
+    ) -> BoxFuture<'static, Result<LoadedRecords, StoreError>> {
+        self.0.changes(space, since)
+    }
+
+    fn commit(&self, change: Change) -> BoxFuture<'static, Result<u64, StoreError>> {
+        let committed = self.0.commit(change);
+        Box::pin(async move {
+            sleep(Duration::from_millis(100)).await;
+            committed.await
+        })
+    }
+
+    fn revision(&self) -> watch::Receiver<u64> {
+        self.0.revision()
+    }
+
+    fn pending_events(
+        &self,
+        log: &str,
+        limit: usize,
+    ) -> BoxFuture<'static, Result<Vec<PendingEvent>, StoreError>> {
+        self.0.pending_events(log, limit)
+    }
+
+    fn acknowledge(&self, log: &str, through: u64) -> BoxFuture<'static, Result<(), StoreError>> {
+        self.0.acknowledge(log, through)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rollback_runs_although_its_caller_leaves_before_its_beginning_is_stored() {
+    let store = Arc::new(SlowStore(MemoryStore::new()));
+    let transactions = Transactions::open(store).await.unwrap();
+    transactions.start(Arc::new(Tools::default()));
+    let mut begin = BeginTransactionParams::new();
+    begin.transaction_id = Some("tx".to_owned());
+    let (caller, end) = (Principal::local(), EndTransactionParams::new("tx"));
+    transactions.begin(&caller, begin).await.unwrap();
+    let left = timeout(Duration::from_millis(10), transactions.roll_back(&caller, &end)).await;
+    left.unwrap_err();
+    let ended = timeout(Duration::from_secs(10), transactions.roll_back(&caller, &end)).await;
+    assert_eq!(ended.unwrap().unwrap().status, TransactionStatus::RolledBack);
 }
 
 #[tokio::test]

@@ -35,7 +35,8 @@ enum Behavior {
     Stuck,
     /// The server closes the connection during the handshake, and ends shortly afterwards.
     Hasty,
-    /// The server refuses the handshake as another start would be refused, and has ended.
+    /// The server refuses the handshake for a reason for which another start would be refused too, and has ended by
+    /// then.
     Refuses,
     /// The server panics in every method.
     Panics,

@@ -1,4 +1,5 @@
-//! Tests that requests take precedence: stops, starts and restarts at any moment (MGP §11.5).
+//! Tests that requests to stop, start or restart a server override what its supervisor is doing, at any moment (MGP
+//! §11.5).
 
 use mgp_lifecycle::{SuperviseConfig, SupervisorEvent};
 use mgp_types::mgp::{ServerState, ShutdownReason};

@@ -70,8 +70,8 @@ impl Access {
         self.take_back(check, params).await
     }
 
-    /// Removes every entry about a server that is no longer registered. Does not check any authority: the caller of
-    /// this method must have done so.
+    /// Removes every entry about a server that is no longer registered. Does not check who requests this: the caller of
+    /// this method must have checked the authority.
     ///
     /// # Errors
     /// An error if the change cannot be stored or recorded; some of the entries may have been removed.
@@ -81,10 +81,10 @@ impl Access {
     pub async fn remove_server(&self, server: &ServerId) -> Result<(), RpcError> {
         let _changing = self.entries().begin_change().await;
         let is_meant = |entry: &Entry| entry.access.server_id == server.as_str();
-        let told = |entry: &Entry| {
+        let event_of = |entry: &Entry| {
             Some(Event::access_revoked(Actor::kernel(), entry).cause("deregistered").build())
         };
-        Ok(self.entries().state().take_out(is_meant, told).await.map_err(Refusal::from)?)
+        Ok(self.entries().state().take_out(is_meant, event_of).await.map_err(Refusal::from)?)
     }
 
     /// If the params name a tool, returns the decision about it for an agent. Otherwise, returns the entries that apply
@@ -104,7 +104,7 @@ impl Access {
     }
 
     /// Returns the names for which a tenant has entries in force: agents, groups (`group:NAME`) and everyone (`*`).
-    /// Reads them directly from a store, e.g. for a tool that displays them; no decision uses this list.
+    /// Reads these names directly from the store, e.g. for a tool that displays them. No decision uses them.
     ///
     /// # Errors
     /// [`StoreError`] if the store cannot be read.
@@ -129,10 +129,8 @@ impl Access {
         check: AdminCheck<'_>,
         server: Option<&str>,
     ) -> Result<(), RpcError> {
-        match check.check(Need::Write, R::METHOD, About::All) {
-            Ok(()) => Ok(()),
-            Err(refusal) => Err(self.refuse(check, R::METHOD, server, refusal).await),
-        }
+        let (audit, server) = (self.entries().state().audit(), server.map(ServerId::from));
+        check.admit(&**audit, server.as_ref(), Need::Write, R::METHOD).await
     }
 
     pub(super) async fn refuse(
@@ -170,7 +168,7 @@ impl Access {
                 .put(Rules::SPACE, &key, Payload::of(&entry)?);
             let event = Event::access_granted(check.principal, &entry).trace(check.trace);
             let event = match before {
-                Some(found) => event.before(&found.entry.to_told()),
+                Some(found) => event.before(&found.entry.to_shown()),
                 None => event,
             };
             let status = if before.is_some() { "replaced" } else { "granted" };
@@ -318,8 +316,8 @@ impl Access {
         let found = found.await.map_err(ChangeError::from).map_err(Refusal::from)?;
         let mut result = AccessQueryResult::new();
         let entries: Vec<AccessEntry> =
-            found.into_iter().map(|found| found.entry.to_told()).collect();
-        // Serialize the member even if it is empty: an empty list is the answer to the query.
+            found.into_iter().map(|found| found.entry.to_shown()).collect();
+        // Write the member `entries` even if it is empty, because an empty list is the answer to the query.
         result.entries = serde_json::from_str("[]").unwrap_or_default();
         result.entries.extend(entries);
         Ok(result)
@@ -358,6 +356,6 @@ fn revoked(params: AccessRevokeParams, gone: &[Found<Entry>]) -> AccessRevokeRes
     result.agent_id = Some(params.agent_id);
     result.server_id = Some(params.server_id);
     result.entry_type = Some(params.entry_type);
-    result.revoked = gone.iter().map(|found| found.entry.to_told()).collect();
+    result.revoked = gone.iter().map(|found| found.entry.to_shown()).collect();
     result
 }

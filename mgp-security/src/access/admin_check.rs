@@ -33,14 +33,14 @@ impl<'a> AdminCheck<'a> {
         }
     }
 
-    /// Creates a check for code in this process that acts as a principal: there is no message, and there are no
-    /// credentials that could restrict it.
+    /// Creates a check for code in this process that acts as a principal. Without a message, there are no credentials
+    /// that could restrict the principal.
     pub(crate) fn without_call(principal: &'a Principal) -> Self {
         let (credentials, least) = (Credentials::NONE, Authority::Operator);
         Self { principal, trace: None, credentials, least, is_recorded: false }
     }
 
-    /// Also admits operators of tenants other than `local`; for methods that affect only the caller's own tenant.
+    /// Also admits operators of tenants other than `local`, because the method affects only the caller's own tenant.
     pub(crate) fn within_tenant(self) -> Self {
         Self { least: Authority::TenantOperator, ..self }
     }
@@ -54,7 +54,7 @@ impl<'a> AdminCheck<'a> {
         Ok(self.credentials.check_end()?)
     }
 
-    /// Returns an error unless the caller is an operator whose credentials permit `need`.
+    /// Returns an error unless the caller is an operator whose credentials permit the action `need`.
     pub(crate) fn check(
         self,
         need: Need<'_>,
@@ -74,6 +74,21 @@ impl<'a> AdminCheck<'a> {
             return Ok(());
         };
         Err(NotOperator::new(method, about, rule).into())
+    }
+
+    /// Checks the caller as [`check`](Self::check) does, for a method that only operators may call at all. Records a
+    /// refused attempt.
+    pub(crate) async fn admit(
+        self,
+        audit: &dyn AuditSink,
+        server: Option<&ServerId>,
+        need: Need<'_>,
+        method: &'static str,
+    ) -> Result<(), RpcError> {
+        match self.check(need, method, About::All) {
+            Ok(()) => Ok(()),
+            Err(refusal) => Err(self.record_refusal(audit, server, method, refusal).await),
+        }
     }
 
     /// Records a refused attempt, unless the audit layer already records the call. Returns the error for the caller.

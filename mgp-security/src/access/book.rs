@@ -59,7 +59,7 @@ struct Handles {
 mgp_types::opaque_debug!(Access);
 
 impl Access {
-    /// Creates a handle of the entries in a store. Other processes can use the same store.
+    /// Creates a handle to the access entries in a store. Other processes can use the same store.
     ///
     /// Nothing is allowed before [`open`](Self::open) has read the entries, because an unread entry might deny access.
     #[must_use]
@@ -75,7 +75,7 @@ impl Access {
         Self::new(Arc::new(MemoryStore::new()), Arc::new(MemoryAudit::new()), policies)
     }
 
-    /// Replaces the system clock, to ask what was allowed at another time, and for tests.
+    /// Replaces the system clock, for tests, and for programs that ask what was allowed at another time.
     ///
     /// Only the first call has an effect: decisions must not jump back and forth in time.
     #[must_use]
@@ -95,11 +95,12 @@ impl Access {
         self.0.entries.state().open().await
     }
 
-    /// Returns the decision about a tool at a given time, or about a whole server if `tool` is `None`.
+    /// Returns the decision about a principal's access at a given time: to a tool, or to a whole server if `tool` is
+    /// `None`.
     ///
     /// `server` is `None` for the tools of this process if they have no server id: no entry names them, so the default
-    /// policy decides. This method reads a snapshot and never waits. The credentials of a call may restrict it further;
-    /// [`AccessLayer`](crate::AccessLayer) and [`Visibility`] check that, this method does not.
+    /// policy decides. This method reads a snapshot and never waits. It does not check the credentials of a call, which
+    /// may restrict the access further; [`AccessLayer`](crate::AccessLayer) and [`Visibility`] check them.
     #[must_use]
     pub fn decide(
         &self,
@@ -135,7 +136,7 @@ impl Access {
         view.decide(id, None, &at, default).is_allowed() || view.allows_a_tool(server, &at)
     }
 
-    /// Checks whether access and credentials permit a caller to call a tool, which some credentials permit only to see.
+    /// Checks whether access and credentials permit a caller to call a tool. Some credentials permit only to see it.
     ///
     /// # Errors
     /// [`Hidden`], with the rule that forbids the call.
@@ -143,8 +144,8 @@ impl Access {
         self.check_now(cx, Some(server), Some(tool), Need::Call(tool))
     }
 
-    /// Returns the entry in force that allows the tool by its name; `None` if there is none, or if another entry for
-    /// the tool denies it.
+    /// Returns the entry in force that allows this very tool, in contrast to an entry for its whole server. Returns
+    /// `None` if there is no such entry, or if another entry for the tool denies it.
     ///
     /// An entry for the agent takes precedence over entries for its groups, and those over entries for everyone.
     #[must_use]
@@ -311,7 +312,8 @@ impl AccessView<'_> {
         }
     }
 
-    /// Returns the entry for the tool itself, if such an entry decides and allows; `None` otherwise.
+    /// Returns the entry that names this tool, if the decision is based on such an entry and allows the tool. Returns
+    /// `None` otherwise.
     pub(crate) fn named(
         &self,
         server: Option<&ServerId>,
@@ -323,8 +325,8 @@ impl AccessView<'_> {
     }
 
     /// Returns what the entries require about confirming calls of a tool. Two entries can matter: the one for the tool,
-    /// and one for the whole server whose confirmation rule is `never`. If both exist, returns the one that exempts
-    /// more calls; if neither exists, `None`.
+    /// and the one for the whole server if its confirmation rule is `never`. If both exist, returns the requirement
+    /// that exempts more calls; if neither exists, returns `None`.
     pub(crate) fn naming(
         &self,
         server: Option<&ServerId>,

@@ -13,23 +13,16 @@ use super::pass::Lacking;
 ///
 /// The reason is converted to text only when [`rule`](Self::rule) is called.
 #[derive(Clone, Debug)]
-pub struct AccessDecision(Cause);
-
-#[derive(Clone, Debug)]
-enum Cause {
-    Entry(Arc<Entry>),
-    Policy(DefaultPolicy),
-    /// The entries cannot be read; access is denied, because one of them might deny it.
-    Unknown,
-    /// The caller's name has a form that entries reserve for groups or for everyone; access is denied.
-    Reserved,
-    Lacking(Lacking),
-}
+pub struct AccessDecision(Cause<Arc<Entry>>);
 
 /// An [`AccessDecision`] that borrows its entry instead of sharing it. Most decisions are used once and dropped, so
 /// they need no owned copy.
-pub(crate) enum AccessRuling<'a> {
-    Entry(&'a Arc<Entry>),
+pub(crate) type AccessRuling<'a> = Cause<&'a Arc<Entry>>;
+
+/// The reason for a decision: the entry that decided, or another rule.
+#[derive(Clone, Debug)]
+pub(crate) enum Cause<E> {
+    Entry(E),
     Policy(DefaultPolicy),
     /// The entries cannot be read; access is denied, because one of them might deny it.
     Unknown,
@@ -79,8 +72,8 @@ impl AccessDecision {
         self.permission() == AccessPermission::Allow
     }
 
-    /// Returns the source of the decision: an entry for the tool, an entry for the server or the default policy; `pass`
-    /// if these allow access but the caller's credentials do not permit it.
+    /// Returns the source of the decision: an entry for the tool, an entry for the server, or the default policy. The
+    /// source is `pass` if one of these allows access, but the caller's credentials do not permit it.
     #[must_use]
     pub fn source(&self) -> AccessSource {
         match &self.0 {
@@ -100,6 +93,11 @@ impl AccessDecision {
             Cause::Entry(entry) => Some(entry),
             _ => None,
         }
+    }
+
+    /// Returns whether access is denied because the entries cannot be read.
+    pub(super) fn is_unreadable(&self) -> bool {
+        matches!(self.0, Cause::Unknown)
     }
 
     /// Returns whether access is denied because the caller's name has a form that entries reserve for groups or for

@@ -20,7 +20,7 @@ impl Delegation {
         Self(agents.into_iter().map(|agent| of.agent(agent)).collect())
     }
 
-    /// Returns the agents as principals.
+    /// Returns the principals on whose behalf the call is made.
     #[must_use]
     pub fn principals(&self) -> &[Principal] {
         &self.0

@@ -32,7 +32,7 @@ pub struct Entry {
     pub tenant: String,
     /// The entry as the protocol defines it: agent, server, tool, permission and expiry.
     pub access: AccessEntry,
-    /// The confirmation rule for calls that this entry allows; `None` if the other rules decide about the confirmation.
+    /// The confirmation rule for calls that this entry allows; `None` if the entry does not affect their confirmation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confirm: Option<ConfirmRule>,
 }
@@ -63,14 +63,14 @@ pub(crate) fn name_of(principal: &Principal) -> &str {
 }
 
 impl Entry {
-    /// Creates the value of an entry for a tenant, without a confirmation rule. Does not store the entry.
+    /// Creates an access entry of a tenant, without a confirmation rule. The entry is only a value; it is not stored.
     #[must_use]
     pub fn new(tenant: impl Into<String>, access: AccessEntry) -> Self {
         Self { tenant: tenant.into(), access, confirm: None }
     }
 
-    /// Creates the entry that an operator requested; returns an error if the params are invalid or contradict each
-    /// other.
+    /// Creates the entry that an operator requested; returns an error if a param is invalid, or if two params
+    /// contradict each other.
     pub(super) fn asked(
         params: AccessGrantParams,
         by: &Principal,
@@ -110,13 +110,13 @@ impl Entry {
     }
 
     /// Returns the entry as callers and logs get it, with its confirmation rule as an additional member.
-    pub(super) fn to_told(&self) -> AccessEntry {
-        let mut told = self.access.clone();
+    pub(super) fn to_shown(&self) -> AccessEntry {
+        let mut shown = self.access.clone();
         if let Some(confirm) = self.confirm {
             // Encoding cannot fail: the rule is a single word.
-            let _ = told.extra.encode("confirm", &confirm);
+            let _ = shown.extra.encode("confirm", &confirm);
         }
-        told
+        shown
     }
 
     /// Returns the expiry of the entry, or `None` if it does not expire.
@@ -137,7 +137,8 @@ impl Entry {
     }
 }
 
-/// Returns an error if the params are invalid or contradict each other, e.g. a tool in a grant for a whole server.
+/// Returns an error if a param is invalid, or if two params contradict each other, e.g. a tool in a grant for a whole
+/// server.
 fn check(
     params: &AccessGrantParams,
     confirm: Option<ConfirmRule>,
@@ -146,7 +147,7 @@ fn check(
     name("agent_id", &params.agent_id)?;
     name("server_id", &params.server_id)?;
     if params.agent_id == GROUP {
-        return Err(InvalidEntry::Name("agent_id"));
+        return Err(InvalidEntry::NoGroup);
     }
     match (params.entry_type, &params.tool_name) {
         (EntryType::ToolGrant, None) => return Err(InvalidEntry::NoTool),
@@ -180,6 +181,8 @@ fn name(member: &'static str, name: &str) -> Result<(), InvalidEntry> {
 enum InvalidEntry {
     #[error("`{0}` must have 1 to 256 bytes and no control characters")]
     Name(&'static str),
+    #[error("`agent_id` must name a group after `group:`")]
+    NoGroup,
     #[error("a tool_grant needs `tool_name`")]
     NoTool,
     #[error("a server_grant covers all tools: leave out `tool_name`, or ask for a tool_grant")]
@@ -188,7 +191,7 @@ enum InvalidEntry {
     Justification(usize),
     #[error("`confirm` belongs to a tool_grant or server_grant that allows")]
     Confirm,
-    #[error("`expires_at` is no RFC 3339 time")]
+    #[error("`expires_at` is not an RFC 3339 time")]
     NoTime,
     #[error("`expires_at` has passed")]
     Past,

@@ -54,7 +54,7 @@ impl Groups {
         let any = table.values().any(|agents| !agents.is_empty());
         self.0.any.store(any, Ordering::Release);
         drop(table);
-        self.0.hooks.tell();
+        self.0.hooks.run();
     }
 
     /// Returns the names of the groups of an agent.
@@ -64,7 +64,7 @@ impl Groups {
         names.iter().map(ToString::to_string).collect()
     }
 
-    /// Registers a hook that runs after each change.
+    /// Registers a hook that runs after each change of an agent's groups.
     pub(super) fn on_change<L: Into<HookState>>(
         &self,
         hook: impl Fn() -> L + Send + Sync + 'static,

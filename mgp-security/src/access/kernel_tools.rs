@@ -99,7 +99,7 @@ impl<S: MgpService> Service<Call> for KernelToolsService<S> {
 impl Served {
     /// Returns the tool that a call names if the router serves the tool's method, else `None`.
     fn tool(&self, call: &Call) -> Option<&'static KernelToolName> {
-        // Notifications are matched too, so that they cannot bypass the authorization of the method.
+        // Do not skip notifications: otherwise, a notification could bypass the authorization of the method.
         let Some(Target::Tool(name)) = call.params().target() else { return None };
         let tool = find_kernel_tool(name)?;
         self.methods.contains(&method_of(tool)).then_some(tool)
@@ -134,7 +134,8 @@ impl Served {
     }
 }
 
-/// Returns the method that a tool calls. If the tool has no separate method, its own name is the method.
+/// Returns the name of the method that a tool of the kernel calls. If the tool has no separate method, its own name is
+/// the method.
 fn method_of(tool: &KernelToolName) -> &'static str {
     tool.method.unwrap_or(tool.name)
 }
@@ -156,13 +157,13 @@ fn as_tool_result(reply: Reply, is_mgp: bool) -> Result<Reply, RpcError> {
     Ok(reply)
 }
 
-/// A marker in the context of a call whose refusal the audit layer records, so that the refusal is not recorded
-/// twice.
+/// A marker in the context of a call: the audit layer will record the call's refusal, so the method must not record it
+/// as well.
 #[derive(Debug)]
 pub(super) struct Recorded;
 
 impl Recorded {
-    /// Marks a call if an outer audit layer is already recording this call.
+    /// Marks a call that an outer audit layer is recording already.
     fn mark(cx: &mut Context) {
         if cx.extensions.get::<CallRecord>().is_some_and(|start| start.key == cx.key) {
             cx.extensions.insert(Self);

@@ -5,7 +5,7 @@ use rustc_hash::FxHashMap;
 /// The maximum number of names that are searched linearly; with so few, that is cheaper than hashing.
 const FEW: usize = 6;
 
-/// Values by name.
+/// A map from names to values: a list while it has few names, and a hash map otherwise.
 ///
 /// Only operators choose the names, so an unseeded hash is safe from collision attacks.
 pub(super) enum Names<V> {

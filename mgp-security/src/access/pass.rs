@@ -62,7 +62,7 @@ impl CredentialsExpired {
 
 /// The error for credentials that do not permit what the caller requested.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("pass without {word}")]
+#[error("credentials without the permission `{word}`")]
 pub(crate) struct Lacking {
     word: String,
 }

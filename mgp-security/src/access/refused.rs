@@ -71,6 +71,9 @@ fn remedy(decision: &AccessDecision) -> String {
     if decision.is_of_reserved_name() {
         return "an operator can give the caller the name of an agent".to_owned();
     }
+    if decision.is_unreadable() {
+        return "its access entries cannot be read at the moment, so call again later".to_owned();
+    }
     let Some(entry) = decision.entry() else {
         return match decision.source() {
             AccessSource::DefaultPolicy => {
@@ -93,7 +96,7 @@ fn remedy(decision: &AccessDecision) -> String {
     )
 }
 
-/// The uses of a method that are reserved for operators.
+/// The condition that a caller of a method did not meet; it selects the words of the error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum About {
     /// The whole method is for operators.
@@ -138,10 +141,27 @@ impl NotOperator {
 
     /// Returns the error's structured details for the caller.
     pub(crate) fn details(&self) -> Object {
+        let remedy = match self.about {
+            About::All | About::Others => "ask an operator",
+            About::Shared => "ask an operator of the tenant `local`",
+            About::Reads | About::Changes => "use credentials that permit it",
+        };
         let mut details = Object::new();
         // Encoding a string cannot fail.
         let _ = details.encode("method", self.method);
-        let _ = details.encode("remedy", "ask an operator");
+        let _ = details.encode("remedy", remedy);
         details
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::decision::AccessRuling;
+    use super::*;
+
+    #[test]
+    fn a_caller_whose_access_cannot_be_read_is_not_referred_to_a_grant() {
+        let remedy = remedy(&AccessRuling::Unknown.to_decision());
+        assert!(remedy.ends_with("call again later"), "{remedy}");
     }
 }

@@ -45,7 +45,7 @@ struct Rule {
     denies: bool,
 }
 
-/// The caller whose entry is searched for.
+/// The caller for whom entries are searched: its tenant, its agent name and its groups.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seeker<'a> {
     pub(super) tenant: &'a str,

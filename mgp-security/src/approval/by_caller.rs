@@ -28,7 +28,8 @@ use super::{AnswerPlace, Approver, Decision, Question, QuestionSubject};
 /// The time for which the token of a confirmation by the caller is valid.
 const TOKEN_TTL: Duration = Duration::from_mins(5);
 
-/// The maximum number of used tokens that are remembered until they expire. At this limit, no more calls are confirmed.
+/// The maximum number of used tokens that are remembered until they expire. At this limit, further tokens are not
+/// accepted.
 const MAX_USED: usize = 65_536;
 
 /// The maximum length of a token, in bytes; longer ones are ignored.
@@ -43,8 +44,8 @@ const DETAIL: &str = "confirmation";
 /// A function that returns whether a caller's own user is allowed to confirm the caller's calls.
 pub(crate) type MayConfirm = dyn Fn(&Principal) -> bool + Send + Sync;
 
-/// An approver that lets some callers confirm their calls with a token, and leaves all other questions to a second
-/// approver.
+/// An approver that lets some callers confirm their calls with a token, and passes all other questions to the approver
+/// `others`.
 #[derive(Clone)]
 pub(crate) struct ByCaller {
     may_confirm: Arc<MayConfirm>,
@@ -115,7 +116,7 @@ impl Approver for ByCaller {
     }
 }
 
-/// The token that a call carries and the user's answer, stored as an extension of the call.
+/// The token and the user's answer that a call contained, stored as an extension of the call.
 #[derive(Clone)]
 struct Given {
     token: String,

@@ -60,8 +60,8 @@ impl ConfiguredApprover {
 
 #[async_trait]
 impl Approver for ConfiguredApprover {
-    /// Confirms calls of listed tools. Listed permissions are granted without a question, so no question about them
-    /// gets here.
+    /// Confirms calls of listed tools. Questions about listed permissions do not arrive here, because these permissions
+    /// are granted without a question.
     async fn decide(&self, _cx: &Context, question: Question) -> Result<Decision, RpcError> {
         if self.confirms(&question) {
             Ok(Decision::configured(GrantDecision::Approved))

@@ -23,9 +23,10 @@ const MAX_TEXT: usize = 240;
 pub(super) fn describe(question: &Question) -> String {
     let mut words = String::new();
     let server = question.server.as_ref().map(|server| name(server.as_str()));
-    let of_server = server.map(|server| format!(" of the server `{server}`")).unwrap_or_default();
     match &question.about {
         QuestionSubject::Call { tool, arguments, risk, permissions } => {
+            let of_server = server.map(|server| format!(" of the server `{server}`"));
+            let of_server = of_server.unwrap_or_default();
             let _ = writeln!(words, "Run the tool `{}`{of_server}?", name(tool));
             let _ = writeln!(words, "Risk: {}", name(risk.as_str()));
             for permission in permissions {
@@ -38,7 +39,7 @@ pub(super) fn describe(question: &Question) -> String {
             }
         }
         QuestionSubject::Permissions { permissions, tool } => {
-            let server = of_server.replace(" of the server", "");
+            let server = server.map(|server| format!(" `{server}`")).unwrap_or_default();
             let _ = write!(words, "Which permissions may the server{server} have?");
             if let Some(tool) = tool {
                 let tool = name(tool);

@@ -27,7 +27,8 @@ const REASON_FIELD: &str = "reason";
 /// The maximum length of a stored reason, in bytes.
 const MAX_REASON: usize = 500;
 
-/// The durations for which permissions can be approved. The first is the default, and always applies to a refusal.
+/// The durations for which permissions can be approved. The first is the default. A refusal always gets the first,
+/// whatever the person chooses.
 ///
 /// An approval applies to all principals of the tenant, so only an operator can choose an approval that never expires.
 const TERMS: [(&str, Option<Duration>); 4] = [
@@ -37,7 +38,7 @@ const TERMS: [(&str, Option<Duration>); 4] = [
     ("until revoked", None),
 ];
 
-/// The terms that a form offers for the approval of a call. The first is the default.
+/// The terms of a call's approval, i.e. the calls to which it applies, as a form offers them. The first is the default.
 const CALL_TERMS: [&str; 4] = [
     "this call only",
     "calls of this tool for 1 hour",
@@ -146,7 +147,7 @@ impl Approver for ElicitApprover {
     }
 }
 
-/// Converts the question to a form; returns it with the key under which the client's answer is found.
+/// Converts the question to a form. Returns it with the key under which the client's answer to it is found.
 fn form(question: &Question, principal: &Principal) -> Result<(String, CallerRequest), RpcError> {
     let mut fields = Map::new();
     let mut required = Vec::new();
@@ -234,7 +235,8 @@ fn read_content(question: &Question, principal: &Principal, answer: &ElicitResul
         decision.per_permission.insert(permission.clone(), GrantDecision::Approved.into());
     }
     if decision.per_permission.len() < permissions.len() {
-        // An unticked box does not allow the call, but is not stored as a denial either.
+        // A person who leaves the box empty does not allow the call, but has not denied it either, so no denial is
+        // stored.
         decision.answer = GrantDecision::Deferred;
         decision = decision.with("cause", &LeftOpen::NotAllowed);
     }

@@ -11,7 +11,7 @@ use mgp_types::{ErrorCode, RpcError, Timestamp, canonical, mcp, random_name};
 use serde::{Deserialize, Serialize};
 
 use super::ApprovalRequest;
-use crate::access::{About as Whom, AdminCheck, Need};
+use crate::access::{AdminCheck, Need};
 use crate::audit::Event;
 use crate::error::Refusal;
 use crate::permission::scope;
@@ -202,7 +202,7 @@ impl CallApproval {
     }
 }
 
-/// A call of a tool, which an approval can cover.
+/// A call for which an approval of an earlier call is looked up.
 pub(crate) struct CalledTool<'a> {
     pub(crate) tool: &'a str,
     pub(crate) arguments: Option<&'a str>,
@@ -352,20 +352,21 @@ impl CallApprovals {
         book.0.values().find(|one| !one.is_over(at) && one.covers_request(asked)).cloned()
     }
 
-    /// Returns the approval in force that covers a call.
+    /// Returns an approval in force that covers a call and for which `is_enough` returns `true`.
     pub(crate) fn find(
         &self,
         by: &Principal,
         server: Option<&ServerId>,
         call: &CalledTool<'_>,
         at: SystemTime,
+        is_enough: impl Fn(&CallApproval) -> bool,
     ) -> Option<Arc<CallApproval>> {
         let book = self.0.now().ok()?;
         let mut all = book.0.values().filter(|one| {
             one.tenant == by.tenant().as_str()
                 && one.server_id.as_deref() == server.map(ServerId::as_str)
         });
-        all.find(|one| one.covers(by, call, at)).cloned()
+        all.find(|one| is_enough(one) && one.covers(by, call, at)).cloned()
     }
 
     async fn admit(
@@ -375,12 +376,7 @@ impl CallApprovals {
         method: &'static str,
     ) -> Result<(), RpcError> {
         let caller = AdminCheck::without_call(by).within_tenant();
-        match caller.check(need, method, Whom::All) {
-            Ok(()) => Ok(()),
-            Err(refusal) => {
-                Err(caller.record_refusal(&**self.0.audit(), None, method, refusal).await)
-            }
-        }
+        caller.admit(&**self.0.audit(), None, need, method).await
     }
 }
 

@@ -87,7 +87,7 @@ pub struct Question {
     pub about: QuestionSubject,
     /// The server that needs the permissions or is called, if it has an id.
     pub server: Option<ServerId>,
-    /// The principal of the call.
+    /// The principal whose call the question is about.
     pub principal: Principal,
     /// The hash of everything the question is about; an answer is valid for nothing else.
     pub binding: Sha256Hash,
@@ -101,11 +101,11 @@ pub struct Question {
     pub message: Option<String>,
     /// The rule because of which the question is asked, if it is known.
     pub rule: Option<Rule>,
-    /// The trace id of the call.
+    /// The trace id of the call that the question is about.
     pub trace: Option<String>,
 }
 
-/// The matter that a question is about.
+/// The subject of a question: permissions, or a single call.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum QuestionSubject {
@@ -120,7 +120,7 @@ pub enum QuestionSubject {
     Call {
         /// The tool that is called.
         tool: String,
-        /// The arguments as canonical JSON.
+        /// The arguments of the call, as canonical JSON.
         arguments: String,
         /// The risk level of the call.
         risk: RiskLevel,
@@ -133,10 +133,10 @@ pub enum QuestionSubject {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DecisionSource {
-    /// A person; the audit log names an actor of the type `user`.
+    /// A person. In the audit log, the actor has the type `user`.
     #[default]
     Person,
-    /// A configuration; the audit log names an actor of the type `kernel`.
+    /// A configuration. In the audit log, the actor has the type `kernel`.
     Configuration,
 }
 
@@ -150,7 +150,7 @@ pub struct Decision {
     pub per_permission: BTreeMap<Permission, Grant>,
     /// The name of the person who decided, or `configuration`.
     pub by: String,
-    /// The kind of party that decided.
+    /// The kind of party that made the decision: a person or a configuration.
     pub source: DecisionSource,
     /// The place where the person answered, if it is known.
     pub via: Option<AnswerPlace>,
@@ -175,7 +175,7 @@ pub(crate) enum LeftOpen {
 }
 
 impl Question {
-    /// Creates a question whose answer is bound to a hash.
+    /// Creates a question. Its answer is valid only for what the hash `binding` covers.
     #[must_use]
     pub fn new(
         about: QuestionSubject,
@@ -189,7 +189,7 @@ impl Question {
 }
 
 impl QuestionSubject {
-    /// Returns the permissions that are asked for.
+    /// Returns the permissions that the question asks for.
     pub(crate) fn permissions(&self) -> &[Permission] {
         let (Self::Permissions { permissions, .. } | Self::Call { permissions, .. }) = self;
         permissions
@@ -212,20 +212,20 @@ impl Decision {
         }
     }
 
-    /// Creates a decision of the operator's configuration.
+    /// Creates a decision that the operator's configuration made.
     #[must_use]
     pub fn configured(answer: GrantDecision) -> Self {
         Self { source: DecisionSource::Configuration, ..Self::new(answer, "configuration") }
     }
 
-    /// Adds a member to the details.
+    /// Adds a member to the details of the decision.
     pub(crate) fn with<T: Serialize>(mut self, name: &str, value: &T) -> Self {
         // Ignore the error: the values that this crate adds can always be encoded.
         let _ = self.details.encode(name, value);
         self
     }
 
-    /// Returns the reason that the person gave.
+    /// Returns the reason that the person gave for the decision.
     pub(crate) fn reason(&self) -> Option<String> {
         self.details.decode("justification").ok().flatten()
     }

@@ -34,7 +34,7 @@ pub struct TerminalApprover {
     by: Arc<str>,
 }
 
-/// An open terminal.
+/// The terminal of this process, once it is open.
 struct OpenTerminal {
     screen: Box<dyn Write + Send>,
     lines: mpsc::Receiver<String>,
@@ -98,7 +98,7 @@ mgp_types::opaque_debug!(TerminalApprover);
 #[async_trait]
 impl Approver for TerminalApprover {
     async fn decide(&self, _cx: &Context, question: Question) -> Result<Decision, RpcError> {
-        // Other questions wait here before they are shown.
+        // Only one question is shown at a time; the others wait here for the lock.
         let mut opened = self.opened.lock().await;
         let outcome = match &mut *opened {
             Some(opened) => opened.ask(&question).await,
@@ -172,8 +172,8 @@ impl OpenTerminal {
     }
 }
 
-/// Returns the next line, or `None` at the end of the input. A line that is too long is returned as empty, which
-/// denies.
+/// Returns the next line, or `None` at the end of the input. A line that is too long is returned as an empty line,
+/// which denies the question.
 fn line(keyboard: &mut impl BufRead) -> Option<String> {
     let mut line = Vec::new();
     let mut whole = true;
@@ -200,7 +200,7 @@ fn read(line: &str, code: &str) -> Option<GrantDecision> {
     match (words.next(), words.next(), words.next()) {
         (Some("yes"), Some(own), None) if own == code => Some(GrantDecision::Approved),
         (Some("yes" | "no"), Some(other), None) if other != code => None,
-        // A `yes` without a code might be the answer to another question.
+        // A `yes` without a code might be the answer to an earlier question.
         (Some("yes"), None, _) => None,
         _ => Some(GrantDecision::Denied),
     }

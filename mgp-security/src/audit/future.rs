@@ -44,7 +44,8 @@ pin_project! {
             future: F,
             ticket: Option<Ticket>,
             asker: Option<Arc<dyn CallerChannel>>,
-            // `true` if the server negotiated that it reports the sources of its results; these are recorded.
+            // `true` if the server negotiated that it reports the sources of its results; then these sources are
+            // recorded.
             names_sources: bool,
             sink: Arc<dyn AuditSink>,
         },

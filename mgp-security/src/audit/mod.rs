@@ -35,6 +35,7 @@ mod source;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use event::REQUESTS_ONLY;
 pub use event::{DefinitionFlag, Event, EventActor};
 pub use forward::{Delivery, Forwarder, Forwarding, Ingest, Replay, UnknownSink};
 pub use layer::{Audit, AuditLayer};

@@ -93,10 +93,11 @@ fn second_event(code: ErrorCode, rule: Option<&Rule>, start: &CallRecord) -> Opt
     Some(event.rule(rule).trace(start.trace.as_deref()).build())
 }
 
-/// Returns whether an error of this side with this code is recorded as a refusal; errors of peers never are.
+/// Returns whether an error with this code, which this side returned, is recorded as a refusal. Errors of peers never
+/// are.
 ///
-/// Besides the defined refusals these are all security errors (§14.2), because gates of this process may refuse with
-/// codes of their own. An undefined code of another range shows only that the call failed.
+/// Refusals are the codes that are defined as such, and all security errors (§14.2), because gates of this process may
+/// refuse with codes of their own. An undefined code of another range shows only that the call failed.
 fn refuses(code: ErrorCode) -> bool {
     code.is_refusal() || code.category() == Some(Category::Security)
 }

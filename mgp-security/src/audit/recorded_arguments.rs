@@ -88,7 +88,7 @@ impl AuditConfig {
         self
     }
 
-    /// Returns whether a secret was set.
+    /// Returns whether a secret was set with [`key`](Self::key).
     pub(crate) fn has_key(&self) -> bool {
         self.key.is_some()
     }
@@ -143,8 +143,8 @@ impl ArgumentRecorder {
         }
     }
 
-    /// Returns the digest with the arguments or their names. Arguments are written only in canonical form, which
-    /// contains no newline.
+    /// Returns the recorded form of arguments: the digest, with the arguments themselves or their names if configured.
+    /// Arguments are written only in canonical form, which contains no newline.
     fn shown(&self, form: &DigestInput<'_>, digested: ArgumentsDigest) -> Payload {
         let mut out = Vec::new();
         digested.push(&mut out);
@@ -170,7 +170,8 @@ impl ArgumentRecorder {
 enum DigestInput<'a> {
     Unchanged(&'a str),
     Canonical(String),
-    /// The text as received, because it is too long, is nested too deeply or has a duplicate member.
+    /// The text as received. It is too long, is nested too deeply or has a duplicate member, so it has no canonical
+    /// form here.
     AsReceived(&'a str),
 }
 

@@ -280,7 +280,7 @@ fn handles_and_futures_cross_threads() {
 
 // === Rounds ===
 
-/// Sends one round of a call; like the outermost layer of a stack, it turns the questions into the reply.
+/// Sends one request (round) of a call. Like the outermost layer of a stack, it converts the questions to the reply.
 async fn round(stack: &Stack, state: RoundState) -> (Result<Reply, RpcError>, RoundState) {
     let rounds = Rounds::new(state);
     let mut client = mock::client(stack.clone());
@@ -458,6 +458,14 @@ async fn the_server_of_the_layer_wins_over_that_of_the_context() {
     assert_eq!(target.server_id.as_deref(), Some("garden"));
 }
 
+/// Returns a text in the details of each event; an empty one if it is absent.
+fn in_each_event(log: &MemoryAudit, name: &str) -> Vec<String> {
+    let text = |event: &AuditEvent| {
+        event.details.as_ref().unwrap().decode::<String>(name).unwrap().unwrap_or_default()
+    };
+    log.events().iter().map(text).collect()
+}
+
 #[tokio::test]
 async fn callers_of_two_tenants_with_one_name_are_distinguished() {
     let log = MemoryAudit::new();
@@ -467,11 +475,8 @@ async fn callers_of_two_tenants_with_one_name_are_distinguished() {
         client.cx.principal = Principal::new(tenant, "ada");
         client.request("tools/call", CALL).await.unwrap_err();
     }
-    let tenant = |event: &AuditEvent| {
-        event.details.as_ref().unwrap().decode::<String>("tenant").unwrap().unwrap_or_default()
-    };
-    let shown: Vec<_> = log.events().iter().map(tenant).collect();
-    assert_eq!(shown, ["acme", "acme", "zeta", "zeta", "", ""], "each call, and its denial");
+    let tenants = in_each_event(&log, "tenant");
+    assert_eq!(tenants, ["acme", "acme", "zeta", "zeta", "", ""], "each call, and its denial");
 }
 
 #[tokio::test]
@@ -482,9 +487,6 @@ async fn the_users_of_one_agent_are_distinguished() {
         client.cx.principal = Principal::new("local", user).agent("app");
         client.request("tools/call", CALL).await.unwrap_err();
     }
-    let user = |event: &AuditEvent| {
-        event.details.as_ref().unwrap().decode::<String>("user").unwrap().unwrap_or_default()
-    };
-    let shown: Vec<_> = log.events().iter().map(user).collect();
-    assert_eq!(shown, ["ann", "ann", "bob", "bob", "", ""], "each call, and its denial");
+    let users = in_each_event(&log, "user");
+    assert_eq!(users, ["ann", "ann", "bob", "bob", "", ""], "each call, and its denial");
 }

@@ -43,8 +43,8 @@ impl Answers {
     /// Returns the answer to a client that looks for a way to log in: the metadata document, or 404 if there is none.
     /// Returns `None` for any other path.
     ///
-    /// Without the 404, the client would get a challenge and mistake it for the answer of an authorization server: it
-    /// would report a failed registration instead of a missing key.
+    /// Without the 404, the client would get a challenge and mistake it for the answer of an authorization server: the
+    /// client would then report to its user that a registration failed, instead of that a key is missing.
     pub(super) fn document<R: From<Bytes>>(
         &self,
         method: &Method,
@@ -57,7 +57,8 @@ impl Answers {
             return is_login.then(|| respond(StatusCode::NOT_FOUND, Bytes::new(), &[]));
         };
         Some(match *method {
-            // The document is public, and browser clients send additional headers.
+            // Allow every origin, because the document is public. Allow every header, because clients in browsers send
+            // additional ones.
             Method::GET | Method::HEAD => respond(
                 StatusCode::OK,
                 published.document.clone(),

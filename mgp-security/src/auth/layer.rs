@@ -144,7 +144,7 @@ where
 /// The result of a check that does not wait.
 enum Check {
     Done(Result<Authenticated, AuthRefused>),
-    /// Not decided yet: this credential of the request must first be looked up.
+    /// The decision needs a lookup of this credential of the request.
     Pending(String),
 }
 

@@ -50,11 +50,11 @@ pub(crate) struct CallFacts<'a> {
 #[derive(Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "independent steps of a call")]
 pub(crate) struct CallPreparations {
-    /// `true` once the server's tools were listed for this call, so that they are not listed a second time, except
-    /// after a person's decision if `settled` is set.
+    /// `true` once the server's tools were listed for this call, so that they are not listed a second time. While a
+    /// person decides, a server with frequent announcements can announce more; then the tools may be listed again.
     pub(crate) listed: bool,
-    /// The number of changes that the server had announced when it listed the same tools twice for this call; they
-    /// count as current until it announces another change.
+    /// The number of changes that the server had announced when it listed the same tools twice in a row for this call.
+    /// The tools count as current as long as this number stays the same.
     pub(crate) settled: Option<u64>,
     /// `true` once an override of the tool's risk was recorded for this call, so that none is recorded again.
     pub(crate) recorded: bool,
@@ -64,15 +64,16 @@ pub(crate) struct CallPreparations {
     pub(crate) granted: Vec<Permission>,
     /// `true` once the call was confirmed.
     pub(crate) confirmed: bool,
-    /// `true` for a call that has waited, and is decided about once more immediately before it runs. A change that its
-    /// server announced meanwhile does not count if the list stayed the same after earlier announcements.
+    /// `true` when a call that has waited is decided about once more, immediately before it runs. If the server
+    /// announced changes before and yet listed the same tools, its further announcements do not count in this decision.
     pub(crate) is_last_decision: bool,
     /// `true` for a preview that covers all possible arguments, so that no arguments are checked.
     pub(crate) any_arguments: bool,
 }
 
 impl CallPreparations {
-    /// Returns preparations that count the question about permissions as asked, so that it is not asked again.
+    /// Returns the preparations of a call that must not ask again. They count the question about permissions as asked,
+    /// the tools as listed, and an override of the risk as recorded.
     pub(crate) fn finished(
         granted: Vec<Permission>,
         confirmed: bool,
@@ -115,8 +116,8 @@ pub(crate) fn explain(facts: &CallFacts<'_>, snapshot: &Snapshot<'_>) -> CallVer
     verdict.with_steps(steps)
 }
 
-/// Returns the outcome that a call with valid arguments would have if it lacked no permission: it is allowed, or must
-/// be confirmed.
+/// Returns the outcome that a call with valid arguments would have if the server had all permissions: the call is
+/// allowed, or must be confirmed.
 pub(crate) fn after_permissions(
     facts: &CallFacts<'_>,
     snapshot: &Snapshot<'_>,
@@ -425,7 +426,7 @@ fn check_permissions(
     };
     if judgement.may_ask
         && (lacks_none(&preparations.granted)
-            || snapshot.approved(facts).is_some_and(|call| lacks_none(&call.permissions)))
+            || snapshot.approved(facts, |call| lacks_none(&call.permissions)).is_some())
     {
         steps.add(Stage::Permissions, StepResult::Passed, || "granted for this call".to_owned());
         return Ok(());
@@ -499,7 +500,7 @@ fn check_confirmation(
             Ok(())
         }
         _ => {
-            if let Some(approval) = snapshot.approved(facts) {
+            if let Some(approval) = snapshot.approved(facts, |_| true) {
                 let entry = format!("approval {} of {}", approval.id, approval.limits());
                 steps.add(Stage::Confirmation, StepResult::Passed, || entry.clone());
                 findings.set_confirmation_spared_by(NamedTool::by(entry));

@@ -25,7 +25,7 @@ use crate::tool::{Assess, Assessment, Confirmations, NamedTool, Validators};
 pub(crate) enum ToolOrigin {
     /// Tools of this process; their definitions are trusted and not pinned.
     Own,
-    /// The called tools belong to another server.
+    /// Tools of another server; their definitions are pinned and checked.
     Foreign,
 }
 
@@ -98,6 +98,14 @@ impl Sources {
         }
     }
 
+    /// Returns whether any rule besides those of access decides about calls.
+    pub(crate) fn decides_beyond_access(&self) -> bool {
+        self.definitions.is_some()
+            || self.permissions.is_some()
+            || self.validators.is_some()
+            || self.confirmations.is_some()
+    }
+
     /// Returns the current time, against which expiries are compared.
     pub(crate) fn now(&self) -> SystemTime {
         self.access.as_ref().map_or_else(SystemTime::now, Access::now)
@@ -132,7 +140,7 @@ impl<'a> Snapshot<'a> {
         }
     }
 
-    /// Returns the access rules as they apply to another principal.
+    /// Returns the access rules for a principal, who need not be the one that this snapshot was created for.
     pub(super) fn access_of<'b>(&'b self, principal: &'b Principal) -> Option<AccessView<'b>> {
         self.sources.access.as_ref().map(|access| access.view(principal))
     }
@@ -261,12 +269,17 @@ impl<'a> Snapshot<'a> {
         self.sources.confirmations.is_some()
     }
 
-    /// Returns the approval of an earlier call that also covers this call, if there is one.
-    pub(super) fn approved(&self, facts: &CallFacts<'_>) -> Option<Arc<CallApproval>> {
+    /// Returns an approval of an earlier call that also covers this call and for which `is_enough` returns `true`, if
+    /// there is one.
+    pub(super) fn approved(
+        &self,
+        facts: &CallFacts<'_>,
+        is_enough: impl Fn(&CallApproval) -> bool,
+    ) -> Option<Arc<CallApproval>> {
         let CallFacts { server, tool, arguments, at, .. } = *facts;
         let by = &facts.call.cx().principal;
         let call = CalledTool { tool, arguments, definition: self.definition(tool) };
-        self.sources.confirmations.as_ref()?.approved(by, server, &call, at.get())
+        self.sources.confirmations.as_ref()?.approved(by, server, &call, at.get(), is_enough)
     }
 
     /// Returns the access entry or permission approval with which an operator named the called tool. If there are

@@ -169,7 +169,7 @@ pub struct Step {
     pub rule: String,
 }
 
-/// The result of one rule.
+/// The result of applying one rule to a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StepResult {

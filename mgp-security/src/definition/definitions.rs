@@ -184,7 +184,7 @@ impl Definitions {
         self.tools_of(server.map(ServerId::as_str))
     }
 
-    /// As [`tools`](Self::tools), with the server's id as a string.
+    /// Returns the same as [`tools`](Self::tools), for a server id that is given as a string.
     pub(crate) fn tools_of(&self, server: Option<&str>) -> Option<Arc<Tools>> {
         self.0.catch_up();
         self.0.now.read().of(server).cloned()
@@ -443,7 +443,7 @@ impl DefinitionCore {
         *self.now.write() = Arc::new(table);
         drop(seen);
         if is_visible {
-            self.hooks.tell();
+            self.hooks.run();
         }
     }
 }

@@ -58,7 +58,7 @@ pub(super) fn top(at: &str) -> &'static str {
 pub(super) struct Differences {
     /// The first differences, at most [`CHANGES_MAX`].
     pub(super) listed: Vec<Difference>,
-    /// The number of differences beyond the maximum.
+    /// The number of further differences, which are not in `listed`.
     pub(super) left_out: usize,
 }
 
@@ -151,13 +151,13 @@ mod tests {
         let before = json!({"description": "Adds.", "inputSchema": {"a": 1}});
         let after = json!({"description": "Adds\u{200b}.", "inputSchema": {"a": 1, "b": {"c": 2}}});
         let found = differences(&before, &after);
-        let told: Vec<_> = found
+        let shown: Vec<_> = found
             .listed
             .iter()
             .map(|one| (one.at.as_str(), one.before.as_deref(), one.after.as_deref()))
             .collect();
         assert_eq!(
-            told,
+            shown,
             [
                 ("/description", Some("Adds."), Some(r"Adds\u{200b}.")),
                 ("/inputSchema/b", None, Some(r#"{"c":2}"#)),

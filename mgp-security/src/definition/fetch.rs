@@ -17,7 +17,7 @@ use tokio::time::timeout;
 
 use super::DefinitionState;
 use super::definitions::Definitions;
-use super::reply::{self, Page};
+use super::reply::Page;
 use super::server_listing::{BYTES_MAX, ListExtent, TOOLS_MAX};
 use super::table::DefinitionRule;
 use crate::audit::Event;
@@ -25,7 +25,7 @@ use crate::error::Refusal;
 
 /// The time limit for listing the tools, and for waiting while another call lists them.
 ///
-/// If the server does not answer in time, a tool that it never listed counts as dangerous.
+/// If the server does not answer in time, its unknown tools count as dangerous.
 const LIST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The maximum number of pages that are read; a server with more pages counts as unresponsive.
@@ -62,7 +62,7 @@ impl Definitions {
         let limit = time_limit(call);
         let listed = timeout(limit, list_current(self, server, inner, call)).await;
         let late = || RpcError::internal("it did not list its tools in time");
-        // It was the caller's own short deadline that expired, which does not mean that the server is unresponsive.
+        // The caller's own deadline was shorter than the time limit, so the server is not necessarily unresponsive.
         if listed.is_err() && limit < LIST_TIMEOUT {
             return Err(unlisted(late()).into());
         }
@@ -140,8 +140,9 @@ fn time_limit(call: &Call) -> Duration {
 }
 
 /// Lists the tools of a server, and once more if the server announced a change meanwhile, e.g. because it has just
-/// started. If it announced changes during both lists and they are equal, returns the number of its changes until the
-/// second one: some servers start a new process for each request, which announces a change before it answers.
+/// started. If it announced changes during both listings, and the two lists are equal, returns the number of its
+/// changes until the second listing: some servers start a new process for each request, which announces a change before
+/// it answers.
 async fn list_current<S: MgpService>(
     definitions: &Definitions,
     server: &ServerId,
@@ -176,7 +177,7 @@ async fn list<S: MgpService>(
         // request.
         *call.hop_mut() = on_behalf.hop().sender_members();
         let reply = inner.call(call).await.map_err(ListError::Server)?;
-        let Page { tools: more, next } = reply::read(&reply).map_err(ListError::Server)?;
+        let Page { tools: more, next } = reply.get().map_err(ListError::Server)?;
         let next = on_behalf.cx().callee.next_page(next);
         bytes += more.iter().map(|tool| tool.as_str().len()).sum::<usize>();
         bytes += next.as_ref().map_or(0, String::len);

@@ -60,7 +60,7 @@ impl Inspection {
         };
         let mut findings = Vec::new();
         if let Err(flaw) = NameFlaw::check_tool(&shown.tool.name) {
-            findings.push(refused(Rule::Name, &flaw.to_string()));
+            findings.push(Finding::about(Rule::Name, "/name", flaw.to_string(), ""));
         }
         match shown.text.get() {
             Ok(value) => findings.extend(review(&value)),
@@ -89,7 +89,7 @@ impl Inspection {
         Self { shown: None, findings: vec![finding], names_another: false }
     }
 
-    /// Adds a finding about a tool's name that can be confused with names on other servers.
+    /// Adds a finding about the tool's name, which can be confused with a name on another server.
     pub(super) fn flag_name(&mut self, flaw: &NameFlaw) {
         self.names_another |= matches!(flaw, NameFlaw::Taken { .. });
         self.findings.push(Finding::about(Rule::Likeness, "/name", flaw.to_string(), ""));
@@ -120,9 +120,10 @@ impl Inspection {
     }
 
     /// Turns the findings about a text into notes if the text only gives advice about tools of the same server, e.g.
-    /// `use this instead of read_all`. If the text also has another blocking finding, its findings stay as they are.
+    /// `use this instead of read_all`. If the text also has a blocking finding of another kind, all its findings stay
+    /// as they are.
     pub(super) fn excuse_own_tools(&mut self, is_own: impl Fn(&str) -> bool) {
-        // Few definitions have such a finding, so the others are not parsed again.
+        // Parse the definition on demand, because few definitions have a finding that could be excused.
         let value = LazyCell::new(|| self.shown.as_ref()?.text.get::<Value>().ok());
         // The whole text decides, because the evidence may end before its dangerous part.
         let text = |finding: &Finding| value.as_ref()?.pointer(&finding.at)?.as_str();
@@ -137,13 +138,13 @@ impl Inspection {
         for finding in self.findings.iter_mut().filter(|one| excused.contains(&one.at)) {
             finding.severity = Severity::Noted;
         }
-        // Truncate only now: findings that are excused must not replace others.
+        // Truncate only now that the excused findings are mere notes, so that they do not displace others.
         self.findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
         self.findings.truncate(FINDINGS_MAX);
     }
 
-    /// Returns whether the definition differs from a stored one only in members of `_meta` that add checks, and no
-    /// finding in these members blocks it.
+    /// Returns whether the definition equals a stored one except for members of `_meta` that only add checks. Returns
+    /// `false` if a finding in these members blocks the definition.
     pub(super) fn extends(&self, stored: &Pin) -> bool {
         let bare = self.shown.as_ref().and_then(|shown| shown.bare);
         // At the maximum number of findings, a finding in these members may have been left out, so do not trust the
@@ -153,8 +154,8 @@ impl Inspection {
             && !self.findings.iter().any(|one| one.blocks() && one.at.starts_with("/_meta"))
     }
 
-    /// Returns whether the definition has the same words as a stored one, some of them in another order, and no finding
-    /// that the stored one does not have.
+    /// Returns whether the definition differs from a stored one only in the order of words in its schemas, and has no
+    /// blocking finding that the stored one lacks.
     pub(super) fn reorders(&self, stored: &Pin) -> bool {
         let is_reordered = |shown: &Shown| differ_only_in_order(&shown.text, &stored.shown);
         self.shown.as_ref().is_some_and(is_reordered)

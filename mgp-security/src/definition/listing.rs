@@ -15,9 +15,7 @@ use super::inspection::Inspection;
 use super::name::{NameFlaw, Shadows};
 use super::pin::{Pin, PinKind, PinTable};
 use super::review::Severity;
-use super::server_listing::{
-    FlawRecord, ListExtent, ListedTool, ServerListing, TOOLS_MAX, standing,
-};
+use super::server_listing::{ListExtent, ListedTool, ServerListing, TOOLS_MAX, standing};
 use super::state::{DefinitionState, HeldDefinition};
 use crate::audit::{DefinitionFlag, Event};
 use crate::state::{ChangeError, Snapshot};
@@ -105,7 +103,7 @@ impl Definitions {
                 Event::definition_flagged(server, None, DefinitionFlag::Refused, &flaw.to_string());
             self.0.pins.commit(Change::new(), vec![flagged.build()]).await?;
             if let Some(known) = self.0.seen().get_mut(&Some(server.clone())) {
-                known.told = FlawRecord::Yes;
+                known.is_flaw_recorded = true;
             }
         }
         Ok(admitted)
@@ -150,7 +148,9 @@ impl Definitions {
         }
         Ok(match seen.get(&Some(server.clone())) {
             Some(known) if known.is_own() => Admitted::Own,
-            Some(ServerListing { flaw: Some(_), told: FlawRecord::Yes, .. }) => Admitted::Not(None),
+            Some(ServerListing { flaw: Some(_), is_flaw_recorded: true, .. }) => {
+                Admitted::Not(None)
+            }
             Some(ServerListing { flaw: Some(flaw), .. }) => Admitted::Not(Some(flaw.clone())),
             _ => Admitted::Well,
         })
@@ -163,7 +163,7 @@ impl Definitions {
     async fn read(&self, server: &ServerId, tools: &[Payload]) -> Result<ReadList, ChangeError> {
         let book = self.0.pins.now()?;
         let mut room = TOOLS_MAX.saturating_sub(book.tools(server).count());
-        let known = self.known(server);
+        let before = self.known(server);
         // Computed on demand, because most lists contain no new definition.
         let shadows = LazyCell::new(|| self.shadows(server));
         let own = LazyCell::new(|| own_names(tools));
@@ -177,7 +177,7 @@ impl Definitions {
             hashes.push(hash);
             // The lock file can change, so the restriction is checked for known definitions too.
             let reason = self.restriction(server, raw);
-            let known = known.get(&hash);
+            let known = before.get(&hash);
             let known = known.filter(|known| known.inspection.restriction() == reason.as_deref());
             let listed = if let Some(listed) = known {
                 Arc::clone(listed)
@@ -208,15 +208,13 @@ impl Definitions {
                 }
                 room -= 1;
             }
-            if known.is_none() {
+            let (listed, is_fresh) = entry(named.get(&name), listed, known.is_none(), &before);
+            if is_fresh {
                 fresh.insert(name.clone());
+            } else {
+                fresh.remove(&name);
             }
-            match named.get(&name) {
-                Some(other) if other.raw != listed.raw => {
-                    named.insert(name, Arc::new(ListedTool::twice(hash)));
-                }
-                _ => drop(named.insert(name, listed)),
-            }
+            named.insert(name, listed);
         }
         Ok(ReadList { named, fresh, hashes, is_crowded })
     }
@@ -233,7 +231,8 @@ impl Definitions {
         let table = self.0.table();
         let others = table.servers.iter().filter(|(id, _)| *id != server);
         let names = others.flat_map(|(id, tools)| {
-            // A tool that is held back cannot be called, so another tool with its name cannot deceive a caller.
+            // Only callable tools count: a tool that is held back cannot be called, so a tool of another server with
+            // the same name deceives no caller.
             let pinned =
                 tools.named.iter().filter(|(_, known)| known.standing == DefinitionState::Pinned);
             pinned.map(move |(name, _)| (id.as_str(), &**name))
@@ -452,6 +451,25 @@ fn flagged(server: &ServerId, tool: &str, what: &Inspection) -> AuditEvent {
 fn own_names(tools: &[Payload]) -> HashSet<String> {
     let name = |raw: &Payload| raw.get::<Extras>().ok()?.get("name")?.get::<String>().ok();
     tools.iter().filter_map(name).map(|name| name.to_lowercase()).collect()
+}
+
+/// Returns the entry of a tool with this definition, and whether the entry is new, i.e. whether `before`, the entries
+/// of the last list, lacks it. If the current list already has another definition of the tool, the entry refuses the
+/// tool.
+fn entry(
+    other: Option<&Arc<ListedTool>>,
+    listed: Arc<ListedTool>,
+    is_fresh: bool,
+    before: &HashMap<Sha256Hash, Arc<ListedTool>>,
+) -> (Arc<ListedTool>, bool) {
+    match other {
+        Some(other) if other.raw != listed.raw => {
+            let twice = ListedTool::twice(other.raw, listed.raw);
+            let is_fresh = !before.contains_key(&twice.raw);
+            (Arc::new(twice), is_fresh)
+        }
+        _ => (listed, is_fresh),
+    }
 }
 
 /// Returns the name of a tool, or `None` if it cannot be read.

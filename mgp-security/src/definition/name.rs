@@ -173,7 +173,7 @@ impl NameFlaw {
 #[derive(Debug, Default)]
 pub(super) struct Shadows {
     looks: HashMap<String, (String, String)>,
-    /// The names in lower case, without those that are ordinary words.
+    /// The names of other servers' tools in lower case, without names that are ordinary words, e.g. `search`.
     names: HashSet<String>,
 }
 
@@ -197,7 +197,7 @@ impl Shadows {
         self.names.contains(word)
     }
 
-    /// Returns a flaw if a tool name can be confused with the name of another server's tool.
+    /// Returns a flaw if a tool name can be confused with a different name of another server's tool.
     ///
     /// An identical name is not a flaw here: tools are called by server and name, and the router decides to which
     /// server a bare name belongs.

@@ -1,6 +1,7 @@
 //! The decisions of operators about definitions that wait for approval.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use mgp_types::mgp::Actor;
 use mgp_types::service::{Principal, ServerId};
@@ -14,6 +15,7 @@ use super::review::Finding;
 use super::state::HeldDefinition;
 use crate::access::{About, AdminCheck, Need};
 use crate::audit::Event;
+use crate::entries::MAX_ATTEMPTS;
 use crate::error::Refusal;
 use crate::state::ChangeError;
 
@@ -56,7 +58,7 @@ impl Definitions {
             findings: Vec::<Finding>::new(),
             by: Some(by.name().to_owned()),
             at: Timestamp::now(),
-            ..held
+            ..Pin::clone(&held)
         };
         let before = pair.pinned.as_ref().map(|pin| pin.fingerprint.as_str());
         let event = Event::definition_approved(by, server, tool, fingerprint)
@@ -87,18 +89,24 @@ impl Definitions {
         justification: Option<&str>,
     ) -> Result<(), Refusal> {
         self.authorise(by, server, "reject_definition").await?;
-        let (held, _) = self.held(server, tool, fingerprint)?;
-        let pin = Pin {
-            kind: PinKind::Rejected,
-            by: Some(by.name().to_owned()),
-            at: Timestamp::now(),
-            ..held
-        };
-        let event =
-            Event::definition_rejected(by, server, tool, fingerprint).justification(justification);
-        let key = Pin::key(server.as_str(), tool, PinKind::Rejected);
-        self.0.pins.write(vec![(key, Some(pin))], vec![event.build()]).await?;
-        Ok(())
+        for _ in 0..MAX_ATTEMPTS {
+            let (held, _) = self.held(server, tool, fingerprint)?;
+            let pin = Pin {
+                kind: PinKind::Rejected,
+                by: Some(by.name().to_owned()),
+                at: Timestamp::now(),
+                ..Pin::clone(&held)
+            };
+            let event = Event::definition_rejected(by, server, tool, fingerprint)
+                .justification(justification);
+            let key = Pin::key(server.as_str(), tool, PinKind::Rejected);
+            // Store the rejection only if the stored definition is still the same: another operator might have approved
+            // it meanwhile, or the server might have listed another one.
+            if self.0.pins.replace(vec![(key, held, pin)], vec![event.build()]).await? {
+                return Ok(());
+            }
+        }
+        Err(ChangeError::Store(StoreError::Busy("others change the same definition")).into())
     }
 
     /// Returns the definitions that wait for an operator, sorted by server and tool.
@@ -169,9 +177,9 @@ impl Definitions {
         justification: Option<&str>,
     ) -> Result<(), Refusal> {
         self.authorise(by, server, "forget_definitions").await?;
-        let told =
+        let event_of =
             |count| Event::definitions_forgotten(by, server, count).justification(justification);
-        self.remove(server, told).await
+        self.remove(server, event_of).await
     }
 
     /// Removes all stored definitions of a server that is no longer registered. Checks no authority: the caller of this
@@ -183,22 +191,22 @@ impl Definitions {
     /// # Cancel safety
     /// As [`forget`](Self::forget).
     pub async fn remove_server(&self, server: &ServerId) -> Result<(), Refusal> {
-        let told = |count| {
+        let event_of = |count| {
             Event::definitions_forgotten(Actor::kernel(), server, count).cause("deregistered")
         };
-        self.remove(server, told).await
+        self.remove(server, event_of).await
     }
 
     async fn remove(
         &self,
         server: &ServerId,
-        told: impl FnOnce(usize) -> Event,
+        event_of: impl FnOnce(usize) -> Event,
     ) -> Result<(), Refusal> {
         let kept = self.0.pins.latest(|pin| pin.server == server.as_str()).await;
         let kept = kept.map_err(ChangeError::Store)?;
         let tools: HashSet<_> = kept.iter().map(|found| found.entry.tool.as_str()).collect();
         if !kept.is_empty() {
-            let event = told(tools.len()).build();
+            let event = event_of(tools.len()).build();
             let gone = kept.iter().map(|found| (found.key.clone(), None)).collect();
             self.0.pins.write(gone, vec![event]).await?;
         }
@@ -231,15 +239,15 @@ impl Definitions {
         server: &ServerId,
         tool: &str,
         fingerprint: &Sha256Hash,
-    ) -> Result<(Pin, PinPair), Refusal> {
+    ) -> Result<(Arc<Pin>, PinPair), Refusal> {
         let book = self.0.pins.now().map_err(ChangeError::Store)?;
         let pair = book.get(server, tool).cloned().unwrap_or_default();
-        let Some(held) = pair.held.as_deref().cloned() else {
+        let Some(held) = pair.held.clone() else {
             let (server, tool) = (server.clone(), tool.to_owned());
             return Err(DecisionRefused::Nothing { server, tool }.into());
         };
         if held.fingerprint != fingerprint.to_string() {
-            let (tool, waiting) = (tool.to_owned(), held.fingerprint);
+            let (tool, waiting) = (tool.to_owned(), held.fingerprint.clone());
             return Err(DecisionRefused::Another { tool, waiting }.into());
         }
         Ok((held, pair))

@@ -12,8 +12,8 @@ const UNORDERED: [&str; 5] = ["default", "enum", "examples", "required", "type"]
 /// The members of a definition that are schemas.
 const SCHEMAS: [&str; 2] = ["inputSchema", "outputSchema"];
 
-/// Returns whether two definitions in canonical JSON differ at most in the order of plain words in their schemas. Words
-/// with blanks are not plain: another order of these can be another sentence.
+/// Returns whether two definitions in canonical JSON differ at most in the order of plain words in their schemas. Texts
+/// with blanks are not plain words, because another order of their words can have another meaning.
 pub(super) fn differ_only_in_order(one: &Payload, other: &Payload) -> bool {
     // The same words in another order are as long, so most changed definitions need not be parsed.
     if one.as_str().len() != other.as_str().len() {

@@ -112,7 +112,7 @@ impl PinTable {
         tools.map(|(name, pair)| (name.as_str(), pair))
     }
 
-    /// Returns all definitions that wait for an operator or that one rejected.
+    /// Returns all definitions that wait for an operator, and all that an operator rejected.
     pub(super) fn held(&self) -> impl Iterator<Item = &Arc<Pin>> {
         self.0.values().flat_map(HashMap::values).filter_map(|pair| pair.held.as_ref())
     }

@@ -86,7 +86,7 @@ impl DefinitionRefused {
                     let _ = details.encode("differences_left_out", &held.differences_left_out);
                 }
             }
-            // The definition has no flaw, so there is nothing to find in it.
+            // The server's announcements are the reason, not the definition, so the error lists no findings.
             DefinitionState::Refused(found) if is_unsettled(found) => {}
             DefinitionState::Refused(found) => findings = found,
             DefinitionState::Unseen | DefinitionState::Pinned => {}
@@ -95,6 +95,7 @@ impl DefinitionRefused {
             .iter()
             .map(|one| match self.reads {
                 Reads::Everything => one.to_string(),
+                Reads::Places if one.at.is_empty() => one.what.clone(),
                 Reads::Places => format!("{} in {}", one.what, top(&one.at)),
             })
             .collect();
@@ -108,7 +109,7 @@ impl DefinitionRefused {
 pub(crate) fn why_not_callable(standing: &DefinitionState) -> &'static str {
     match standing {
         DefinitionState::Changed(held) if held.rejected_by.is_some() => {
-            "its definition changed, and an operator rejected that"
+            "its definition changed, and an operator rejected the change"
         }
         DefinitionState::Changed(_) => {
             "its definition changed since it was approved, and waits for an operator"
@@ -116,13 +117,14 @@ pub(crate) fn why_not_callable(standing: &DefinitionState) -> &'static str {
         DefinitionState::Flagged(held) if held.rejected_by.is_some() => {
             "an operator rejected its definition"
         }
-        DefinitionState::Flagged(_) => {
-            "its definition says things that an operator must look at first"
-        }
+        DefinitionState::Flagged(_) => "an operator must review the text of its definition first",
         DefinitionState::Refused(found) if is_only_locked(found) => {
             "its definition is not the one in mgp.lock"
         }
         DefinitionState::Refused(found) if is_unsettled(found) => UNSETTLED,
+        DefinitionState::Refused(found) if is_of_server(found) => {
+            "the id of its server cannot be used"
+        }
         DefinitionState::Refused(_) => "its definition cannot be used",
         DefinitionState::Unseen | DefinitionState::Pinned => "its definition is not known",
     }
@@ -136,6 +138,9 @@ fn remedy(standing: &DefinitionState) -> &'static str {
         DefinitionState::Refused(found) if is_unsettled(found) => {
             "call it again; if that fails too, its server must announce only real changes"
         }
+        DefinitionState::Refused(found) if is_of_server(found) => {
+            "an operator must give its server another id"
+        }
         DefinitionState::Refused(_) => "its author must mend the definition",
         _ => "an operator can compare the definitions and approve the new one by its hash",
     }
@@ -144,6 +149,11 @@ fn remedy(standing: &DefinitionState) -> &'static str {
 /// Returns whether a definition is refused only because its server announced changes while it was listed.
 fn is_unsettled(found: &[Finding]) -> bool {
     matches!(found, [one] if one.what == UNSETTLED)
+}
+
+/// Returns whether a tool is refused because of the id of its server. A flaw of its own name has the place `/name`.
+fn is_of_server(found: &[Finding]) -> bool {
+    matches!(found, [one] if one.rule == ReviewRule::Name.id() && one.at.is_empty())
 }
 
 /// Returns whether a definition is refused only because it differs from the lock file.
@@ -164,8 +174,10 @@ pub enum DecisionRefused {
         /// The tool about which the operator decided.
         tool: String,
     },
-    /// The definition that waits now is not the one that the operator decided about.
-    #[error("the definition of `{tool}` changed again; look at it and approve `{waiting}` instead")]
+    /// The operator decided about an earlier definition than the one that waits now.
+    #[error(
+        "the definition of `{tool}` changed again; look at it and decide about `{waiting}` instead"
+    )]
     Another {
         /// The tool about which the operator decided.
         tool: String,
@@ -191,6 +203,19 @@ mod tests {
             let found: Vec<_> =
                 rules.iter().map(|rule| Finding::about(*rule, "", "it is so", "")).collect();
             assert_eq!(remedy(&DefinitionState::Refused(found.into())), expected, "{rules:?}");
+        }
+    }
+
+    #[test]
+    fn the_operator_is_named_for_the_id_of_the_server() {
+        let ann = Principal::new("local", "ann");
+        for (at, expected) in [("", "an operator"), ("/name", "its author")] {
+            let flaw = Finding::about(ReviewRule::Name, at, "it is reserved", "");
+            let state = DefinitionState::Refused(vec![flaw].into());
+            let details =
+                DefinitionRefused::new(&ServerId::from("core"), "read", state, &ann).details();
+            let remedy: Option<String> = details.decode("remedy").ok().flatten();
+            assert!(remedy.is_some_and(|remedy| remedy.starts_with(expected)), "{at}");
         }
     }
 

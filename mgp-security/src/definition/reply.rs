@@ -21,13 +21,8 @@ pub(super) struct Page {
     pub(super) next: Option<String>,
 }
 
-/// Parses the reply to a request for a page of tools.
-pub(super) fn read(reply: &Reply) -> Result<Page, RpcError> {
-    reply.get()
-}
-
-/// Returns [`ListExtent::Complete`] if a request asks for the first page, because only the answer to such a request can
-/// be the whole list; [`ListExtent::Page`] otherwise. Must be called before the request is sent.
+/// Returns [`ListExtent::Complete`] if a request asks for the first page, otherwise [`ListExtent::Page`]: only the
+/// answer to a request for the first page can be the whole list. Must be called before the request is sent.
 pub(crate) fn page(definitions: &Definitions, server: &ServerId, call: &Call) -> ListExtent {
     match call.params().get::<<ToolsList as mgp_types::method::Request>::Params>() {
         Ok(params) if params.cursor.is_none() => {
@@ -77,7 +72,8 @@ pub(super) fn show(
     let name: String = tool.get("name")?.get().ok()?;
     let standing = definitions.state(Some(server), &name);
     if standing == DefinitionState::Pinned {
-        // A later list with another definition of the tool may have been processed in the meantime.
+        // Meanwhile, a later list with another definition of the tool may have been processed. Then this definition is
+        // outdated.
         if hash.is_some() && definitions.listed(server, &name) != hash.copied() {
             return None;
         }
@@ -106,15 +102,15 @@ pub(super) fn show(
 /// If the server itself sent such a member, it is replaced, or removed if the caller does not support it.
 fn annotated(cx: &Context, raw: &Payload, mut tool: Extras, risk: &RiskLevel) -> Payload {
     const MEMBER: &str = "effective_risk_level";
-    let told = cx.caller.has(Extension::ToolSecurity) || cx.caller.has(Extension::Security);
-    // The name of the member may be written with escapes.
+    let is_supported = cx.caller.has(Extension::ToolSecurity) || cx.caller.has(Extension::Security);
+    // An escape in the text may be a part of the member's name.
     let may_have_member = raw.as_str().contains(MEMBER) || raw.as_str().contains("\\u");
-    if !told && !may_have_member {
+    if !is_supported && !may_have_member {
         return raw.clone();
     }
     let object = |value: Option<&Payload>| value.and_then(|value| value.get::<Extras>().ok());
     let set = |security: &mut Extras| {
-        if told {
+        if is_supported {
             let _ = security.encode(MEMBER, risk);
         } else {
             security.remove(MEMBER);

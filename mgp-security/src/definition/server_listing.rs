@@ -56,8 +56,8 @@ pub(super) struct ServerListing {
     complete: Option<Instant>,
     /// The flaw of the server's id, which prevents the use of its tools.
     pub(super) flaw: Option<NameFlaw>,
-    /// `Yes` if an audit event has recorded that flaw.
-    pub(super) told: FlawRecord,
+    /// `true` if an audit event has recorded that flaw.
+    pub(super) is_flaw_recorded: bool,
 }
 
 #[derive(Debug)]
@@ -86,10 +86,13 @@ impl ListedTool {
         Self { raw: hash, inspection, bytes: raw.as_str().len() }
     }
 
-    /// Creates the entry for a name that the server lists twice with different definitions.
-    pub(super) fn twice(hash: Sha256Hash) -> Self {
+    /// Creates the entry for a name that the server lists twice with different definitions, which have these hashes.
+    /// The entry has a third hash, so that each of the two definitions counts as new once the server lists only that
+    /// one.
+    pub(super) fn twice(one: Sha256Hash, other: Sha256Hash) -> Self {
         let inspection = Inspection::refused(Finding::new(Rule::Twice, "/name", ""));
-        Self { raw: hash, inspection, bytes: 0 }
+        let raw = Sha256Hash::digest(format!("{one} {other}").as_bytes());
+        Self { raw, inspection, bytes: 0 }
     }
 }
 
@@ -162,8 +165,8 @@ impl ServerListing {
     pub(super) fn take(&mut self, tools: Vec<(Box<str>, Arc<ListedTool>)>, extent: ListExtent) {
         if let ListExtent::Complete { announced } = extent {
             self.count_false_announcements(&tools, announced);
-            // Keep definitions with findings. Otherwise a server could make such a tool callable as an unknown one by
-            // no longer listing it.
+            // Keep the definitions that have findings. Otherwise, a server could stop listing such a tool, so that it
+            // is called as an unknown tool.
             self.listed.retain(|_, listed| !listed.inspection.is_usable());
             self.bytes = self.listed.values().map(|listed| listed.bytes).sum();
             (self.full, self.complete) = (false, Some(Instant::now()));
@@ -228,7 +231,7 @@ impl ServerListing {
         };
         let assessed = before.filter(is_same_policy).map(|tools| &tools.named);
         if let Some(flaw) = &self.flaw {
-            tools.others = refused(flaw.to_string());
+            tools.others = refused_id(flaw);
         } else if self.full {
             tools.others = refused(format!(
                 "the server has listed more than {TOOLS_MAX} tools or lists {BYTES_MAX} bytes"
@@ -255,13 +258,13 @@ impl ServerListing {
             let earlier = assessed.and_then(|named| named.get(name));
             named.insert(name.clone(), self.known(name, listed, pair, policy, earlier));
         }
-        let told = |(name, mut known): (Box<str>, KnownTool)| {
+        let finished = |(name, mut known): (Box<str>, KnownTool)| {
             if let Some(before) = before.and_then(|before| before.named.get(&name)) {
-                known.keep_told(before);
+                known.keep_record_flag(before);
             }
             (name, Arc::new(known))
         };
-        tools.named = named.into_iter().map(told).collect::<BTreeMap<_, _>>().into();
+        tools.named = named.into_iter().map(finished).collect::<BTreeMap<_, _>>().into();
         tools
     }
 
@@ -276,7 +279,7 @@ impl ServerListing {
     ) -> KnownTool {
         let standing = match &self.flaw {
             _ if self.own => DefinitionState::Pinned,
-            Some(flaw) => refused(flaw.to_string()),
+            Some(flaw) => refused_id(flaw),
             None => standing(&listed.inspection, pair),
         };
         let tool = listed.inspection.shown.as_ref().map(|shown| Arc::clone(&shown.tool));
@@ -329,18 +332,10 @@ fn recorded(
     known
 }
 
-/// The state of the audit event about the flaw of a server's id: recorded (`Yes`), or not yet (`No`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum FlawRecord {
-    #[default]
-    No,
-    Yes,
-}
-
 /// The part of the server's tools that a list contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ListExtent {
-    /// The list contains all tools.
+    /// The list contains all tools of the server.
     Complete {
         /// The number of changes that the server had announced when it was asked for the list.
         announced: u64,
@@ -372,7 +367,7 @@ impl KnownTool {
 
     /// Shares the `unrecorded` flag of the tool's entry in the earlier table if neither the definition nor the risk
     /// changed, so that an override is recorded only once, even if a call is recording it at this moment.
-    fn keep_told(&mut self, before: &Self) {
+    fn keep_record_flag(&mut self, before: &Self) {
         let same = self.tool == before.tool
             && self.assessment.overrides == before.assessment.overrides
             && self.assessment.effective_risk == before.assessment.effective_risk;
@@ -409,8 +404,8 @@ pub(super) fn standing(inspection: &Inspection, pair: Option<&PinPair>) -> Defin
     if pinned.is_some_and(|pin| is_same(pin)) {
         return DefinitionState::Pinned;
     }
-    // Show a rejected definition as it is stored, because that one can still be approved; the listed one may have more
-    // checks.
+    // Show a rejected definition in its stored form, because an operator can still approve that form; the listed form
+    // may have more checks.
     let (fingerprint, text) =
         rejected.map_or((shown.fingerprint, &shown.text), |pin| (pin.hash(), &pin.shown));
     let differences = pinned.map(|pin| changed(pin, text)).unwrap_or_default();
@@ -438,10 +433,10 @@ pub(super) fn standing(inspection: &Inspection, pair: Option<&PinPair>) -> Defin
 
 /// Returns the state of a definition that is known only from the store.
 fn held_as(held: &Arc<Pin>, pair: &PinPair) -> DefinitionState {
-    let told = HeldDefinition::waiting(held, pair.pinned.as_deref(), held.by.clone());
+    let waiting = HeldDefinition::waiting(held, pair.pinned.as_deref(), held.by.clone());
     match pair.pinned {
-        Some(_) => DefinitionState::Changed(told.into()),
-        None => DefinitionState::Flagged(told.into()),
+        Some(_) => DefinitionState::Changed(waiting.into()),
+        None => DefinitionState::Flagged(waiting.into()),
     }
 }
 
@@ -467,6 +462,11 @@ fn changed(pin: &Pin, now: &Payload) -> Differences {
         // This cannot happen, because both records were written by this program.
         _ => Differences::default(),
     }
+}
+
+/// Returns the state of each tool of a server whose id cannot be used. The finding has no place in a definition.
+fn refused_id(flaw: &NameFlaw) -> DefinitionState {
+    DefinitionState::Refused(vec![Finding::about(Rule::Name, "", flaw.to_string(), "")].into())
 }
 
 pub(super) fn refused(why: impl Into<String>) -> DefinitionState {

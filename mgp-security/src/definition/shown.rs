@@ -20,7 +20,7 @@ use super::number::exact;
 /// The maximum size of a definition in bytes; a larger one is refused without being read.
 pub(super) const SIZE_MAX: usize = 256 * 1024;
 
-/// Members that a model does not see and on which no decision depends, except on some members of `_meta`.
+/// Members that a model does not see. No decision depends on them, except on some members of `_meta`.
 const UNSEEN: [&str; 3] = ["_meta", "icons", "execution"];
 
 /// The members of `_meta` on which the requirements for calls depend. The category `requires_approval` of `cost` is
@@ -49,7 +49,7 @@ pub(super) struct Shown {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Unreadable {
     /// The definition is too large.
-    #[error("the definition has {0} bytes, at most {SIZE_MAX} are looked at")]
+    #[error("the definition has {0} bytes, more than the limit of {SIZE_MAX}")]
     Large(usize),
     /// The JSON does not describe a tool, or is ambiguous, so that two parsers could read different tools from it.
     #[error("the definition cannot be read: {0}")]

@@ -58,7 +58,7 @@ pub(crate) struct KnownTool {
     pub(super) tool: Option<Arc<mcp::Tool>>,
     /// The hash of the definition's JSON as listed; `None` for a tool of this process, or one known only from its pin.
     pub(super) raw: Option<Sha256Hash>,
-    /// The pin of a tool that is not listed; its definition is then taken from there.
+    /// The pin of a tool that is not listed, which contains the tool's definition.
     pub(super) pin: Option<Arc<Pin>>,
     pub(super) assessment: Arc<Assessment>,
     /// The schemas in the tool's definition, if the policy requires that arguments are checked.
@@ -143,7 +143,7 @@ impl Table {
         }
     }
 
-    /// Returns whether callers see the same tools with this table as with another one.
+    /// Returns whether two tables show callers the same tools.
     pub(super) fn shows_same(&self, other: &Self) -> bool {
         let none = Arc::default();
         let same = |(id, _): (&ServerId, &Arc<Tools>)| {
@@ -208,9 +208,9 @@ impl Tools {
         }
     }
 
-    /// Returns whether the server has reported a change that counts: the changes that a noisy server reports do not
-    /// count while its list is fresh. Otherwise each call of a server that reports a change with each answer would
-    /// list the tools, and make the other calls, which were decided before, fail.
+    /// Returns whether the server has reported a change that counts. The changes that a noisy server reports do not
+    /// count while its list is fresh: otherwise, if a server reports a change with each answer, each call would list
+    /// the tools, and other calls that were decided before would fail.
     pub(super) fn is_outdated(&self) -> bool {
         self.stale && (!self.is_noisy || self.is_old())
     }

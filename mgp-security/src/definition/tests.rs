@@ -94,6 +94,12 @@ fn with(liar: Liar, store: MemoryStore, policies: Policies) -> World {
 }
 
 impl World {
+    /// Replaces the server behind the layer.
+    fn before(&mut self, server: &str, inner: Stack) {
+        let layer = DefinitionLayer::new(self.definitions.clone()).server(server);
+        self.client = mock::client(Stack::new(layer.layer(inner)));
+    }
+
     async fn call(&mut self, tool: &str) -> Result<Payload, RpcError> {
         self.client.request("tools/call", &format!(r#"{{"name":"{tool}"}}"#)).await
     }
@@ -112,12 +118,28 @@ impl World {
         self.definitions.state(Some(&files()), tool)
     }
 
+    /// Approves the waiting or rejected definition of a tool.
+    async fn approve(&self, tool: &str) {
+        let hash = self.held(tool).fingerprint;
+        self.definitions.approve(&operator(), &files(), tool, &hash, None).await.unwrap();
+    }
+
     fn held(&self, tool: &str) -> Arc<HeldDefinition> {
         match self.standing(tool) {
             DefinitionState::Changed(held) | DefinitionState::Flagged(held) => held,
             other => panic!("`{tool}` is {other:?}"),
         }
     }
+}
+
+/// A server that answers calls but never answers a request for its tools.
+fn stuck() -> Stack {
+    Stack::from_fn(|call| async move {
+        if call.method().as_str() == "tools/list" {
+            std::future::pending::<()>().await;
+        }
+        Ok(Reply::empty())
+    })
 }
 
 fn files() -> ServerId {
@@ -245,7 +267,7 @@ async fn only_an_operator_decides_and_only_about_what_it_saw() {
     assert!(definitions.waiting().unwrap().is_empty());
     assert!(found("read").is_some(), "a rejected definition is held as well");
     let error = world.call("read").await.unwrap_err();
-    assert!(error.message().contains("an operator rejected that"), "{error}");
+    assert!(error.message().contains("an operator rejected the change"), "{error}");
     world.list().await;
     assert!(definitions.waiting().unwrap().is_empty(), "it does not ask again");
     world.liar.lists(&[READ]);
@@ -265,7 +287,7 @@ async fn a_rejected_definition_is_listed_and_can_be_approved() {
     let rejected = definitions.rejected().unwrap();
     assert_eq!((rejected.len(), rejected[0].tool.as_str()), (1, "read"));
     assert!(rejected[0].held.rejected_by.is_some() && rejected[0].held.fingerprint == hash);
-    definitions.approve(&operator(), &files(), "read", &hash, None).await.unwrap();
+    world.approve("read").await;
     assert!(definitions.rejected().unwrap().is_empty());
     world.call("read").await.unwrap();
 }
@@ -284,11 +306,7 @@ async fn text_for_the_model_waits_and_hidden_text_is_refused() {
     }
     let trap = world.held("trap");
     assert_eq!(trap.findings[0].what, "hides something from the user");
-    world
-        .definitions
-        .approve(&operator(), &files(), "trap", &trap.fingerprint, None)
-        .await
-        .unwrap();
+    world.approve("trap").await;
     world.call("trap").await.unwrap();
     let DefinitionState::Refused(findings) = world.standing("hidden") else {
         panic!("it is refused")
@@ -400,14 +418,7 @@ async fn all_pages_of_a_long_list_are_read_before_a_call() {
 #[tokio::test(start_paused = true)]
 async fn a_list_that_does_not_come_keeps_no_unknown_tool_from_its_server() {
     let mut world = world();
-    let stuck = Stack::from_fn(|call| async move {
-        if call.method().as_str() == "tools/list" {
-            std::future::pending::<()>().await;
-        }
-        Ok(Reply::empty())
-    });
-    let layer = DefinitionLayer::new(world.definitions.clone()).server("files");
-    world.client = mock::client(Stack::new(layer.layer(stuck)));
+    world.before("files", stuck());
     let before = tokio::time::Instant::now();
     world.call("read").await.unwrap();
     assert_eq!(before.elapsed().as_secs(), 10);
@@ -527,14 +538,6 @@ async fn a_server_that_looks_like_another_is_not_let_in() {
 }
 
 #[tokio::test]
-async fn one_name_with_two_definitions_is_refused() {
-    let mut world = world();
-    world.liar.lists(&[READ, READ_MORE]);
-    world.list().await;
-    assert!(matches!(world.standing("read"), DefinitionState::Refused(_)));
-}
-
-#[tokio::test]
 async fn own_tools_are_trusted_and_pinned_nowhere() {
     let mut world = world();
     let own: mgp_types::mcp::Tool = serde_json::from_str(TRAP).unwrap();
@@ -554,7 +557,8 @@ fn what_is_beyond_the_bound_is_refused() {
 
     let mut seen = ServerListing::default();
     let tools = (0..=TOOLS_MAX).map(|number| {
-        (format!("t{number}").into(), Arc::new(ListedTool::twice(Sha256Hash::digest(b""))))
+        let hash = Sha256Hash::digest(b"");
+        (format!("t{number}").into(), Arc::new(ListedTool::twice(hash, hash)))
     });
     seen.take(tools.collect(), ListExtent::Complete { announced: 0 });
     let server = files();

@@ -72,7 +72,7 @@ pub(super) fn empty(member: &'static str, cx: &Context) -> Reply {
     Reply::raw(Payload::from_trusted(format!(r#"{{"{member}":[]{modern}}}"#)))
 }
 
-/// Returns the list without the tools for which `keep` returns `false`, or `None` if no tool is removed.
+/// Returns the text of a list without the tools for which `keep` returns `false`. Returns `None` if all tools are kept.
 fn filter_text(
     text: &[u8],
     keep: impl Fn(&str) -> bool,

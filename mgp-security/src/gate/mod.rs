@@ -27,6 +27,7 @@ use mgp_types::{ErrorCode, Extras, RpcError, clip};
 use tower_service::Service;
 
 use crate::access::{Credentials, Delegation, Moment, name_of};
+use crate::audit::REQUESTS_ONLY;
 use crate::decision::{
     CallFacts, CallOutcome, CallPreparations, CallVerdict, Requirement, Snapshot, Sources,
     ToolOrigin, admit, decide,
@@ -56,7 +57,7 @@ impl<S> DecisionService<S> {
     }
 }
 
-/// The future of a call that is not passed directly to the inner service: it is answered at once, or it waits first.
+/// The future of a call that is not passed directly to the inner service, because it is answered at once or must wait.
 type OwnFuture =
     Either<Ready<Result<Reply, RpcError>>, BoxFuture<'static, Result<Reply, RpcError>>>;
 
@@ -71,8 +72,14 @@ impl<S: MgpService> Service<Call> for DecisionService<S> {
         let (sources, cx) = (&*self.sources, call.cx());
         let checked = match CallTarget::of(&call) {
             CallTarget::Tool(_) if call.tool().is_some() => return self.call_tool(call),
-            // A notification is checked too, because a server might run the tool.
-            CallTarget::Tool(tool) => admit(sources, cx, Some(tool)),
+            // A notification is checked too, because a server might run the tool. Only the rules of access can decide
+            // about a notification: all other rules may have to ask a question, which needs a request.
+            CallTarget::Tool(tool) => match admit(sources, cx, Some(tool)) {
+                Ok(()) if sources.decides_beyond_access() => {
+                    Err(Refusal::NotARequest(Rule::new(REQUESTS_ONLY)))
+                }
+                checked => checked,
+            },
             CallTarget::Unnamed if sources.access.is_some() => {
                 return answer(Err(RpcError::invalid_params("`name` must be a string")));
             }
@@ -143,9 +150,9 @@ fn answer<F>(outcome: Result<Reply, RpcError>) -> Either<F, OwnFuture> {
 struct Answers {
     /// The permissions that were granted for this call only.
     granted: Vec<Permission>,
-    /// `true` if the call was confirmed. A call that only needed no confirmation was not.
+    /// `true` if the call was confirmed after a question; `false` for a call that needed no confirmation.
     confirmed: bool,
-    /// The state of the server's announcements in which its tools count as current for this call; see
+    /// The number of announced changes of the server's tools at which they count as current for this call; see
     /// [`CallPreparations::settled`].
     settled: Option<u64>,
 }
@@ -266,14 +273,14 @@ fn log_denied(sources: &Sources, call: &Call, error: &RpcError) {
 
 /// The part of a server that a message uses.
 ///
-/// Notifications are treated like requests, because a server might run them as well.
+/// Notifications have a target like requests, because a server might run them as well.
 enum CallTarget<'a> {
     Tool(&'a str),
     /// A tool call without the name of a tool.
     Unnamed,
     /// A request to check arguments. It contains the tool's name in a member that is not parsed yet.
     Validation,
-    /// The list of tools.
+    /// The list of the server's tools.
     Tools,
     /// Something that belongs to the server as a whole, e.g. a resource.
     Server,
@@ -401,7 +408,7 @@ mod tests {
 
     #[test]
     fn every_message_to_a_server_is_checked_unless_it_is_listed_as_unchecked() {
-        // The methods that only a kernel has are for operators, and no server gets them.
+        // The methods that only a kernel has are left out: they are for operators, and no server gets them.
         let to_server = methods()
             .filter(|info| info.direction != Direction::ToClient && !info.is_kernel_only());
         let unchecked = to_server

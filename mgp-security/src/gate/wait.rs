@@ -111,8 +111,8 @@ async fn get<S: MgpService>(
     Ok(())
 }
 
-/// Returns whether the tools can be listed again for a call after a person's decision: a server that announces changes
-/// all the time has announced further ones meanwhile.
+/// Returns whether the tools may be listed again for a call, after a person's decision. This is allowed for a server
+/// that announces changes all the time, because it may have announced more while the person decided.
 fn can_list_again(sources: &Sources, call: &Call, preparations: &CallPreparations) -> bool {
     let known = sources.definitions.as_ref().zip(sources.server_of(call.cx()));
     preparations.settled.is_some()

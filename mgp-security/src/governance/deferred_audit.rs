@@ -42,7 +42,7 @@ impl DeferredAudit {
         Ok(Self { store, log })
     }
 
-    /// Waits until the other process has taken all events, at most this long.
+    /// Waits until the other process has taken all events, for at most the time `longest`.
     ///
     /// # Errors
     /// [`StoreError`] if the store cannot be read.

@@ -28,7 +28,7 @@ const KEY: &str = "digest.key";
 pub enum FolderError {
     /// Other users than the owner have access to the folder.
     #[error(
-        "`{path}` is open to others (mode {mode:o}), who may change who may do what: `chmod 700` it"
+        "`{path}` is open to others (mode {mode:o}), who could change its access rules: `chmod 700` it"
     )]
     Exposed {
         /// The path of the state folder.
@@ -51,7 +51,7 @@ pub enum FolderError {
     #[error("the audit log cannot be used: {0}")]
     Log(#[from] LogError),
     /// The folder has no state. The value is the path at which the database with the state was expected.
-    #[error("there is no `{0}`: name the folder that `in_folder` was given")]
+    #[error("`{0}` does not exist: name the folder that was passed to `in_folder`")]
     Empty(PathBuf),
     /// The named directory has no log of the folder. The value is its path.
     #[error("`{0}` has no audit log of this folder; name a directory in which the folder had one")]
@@ -247,15 +247,16 @@ impl LogAtRest {
 async fn verify_at_rest(folder: &Path, dir: Option<&Path>) -> Result<u64, FolderError> {
     let LogAtRest { dir, name, head } = at_rest(folder, dir).await?;
     let head = head.ok_or_else(BadRecord::no_head).map_err(LogError::from)?;
-    // Reading a long log takes time, so it is read on a thread for blocking work.
-    let counted = tokio::task::spawn_blocking(move || verify(&dir, &name, &head)).await;
-    match counted {
-        Ok(counted) => Ok(counted?),
-        Err(ended) => std::panic::resume_unwind(ended.into_panic()),
-    }
+    Ok(verify_blocking(dir, name, head).await?)
 }
 
-/// Reads the head of an existing folder's log, or of its log in another directory.
+/// Verifies a log on a thread for blocking work, because reading a long log takes time.
+async fn verify_blocking(dir: PathBuf, name: String, head: LogHead) -> Result<u64, LogError> {
+    let counted = tokio::task::spawn_blocking(move || verify(&dir, &name, &head)).await;
+    counted.unwrap_or_else(|ended| std::panic::resume_unwind(ended.into_panic()))
+}
+
+/// Reads the head of a folder's current log, or of its log in the directory `dir`. The folder must exist.
 async fn at_rest(folder: &Path, dir: Option<&Path>) -> Result<LogAtRest, FolderError> {
     let folder = &absolute(folder);
     let path = folder.join(STATE);
@@ -321,10 +322,8 @@ impl Governance {
         let log = self.log().ok_or_else(BadRecord::no_head)?;
         let (dir, name) = log.location();
         let (dir, name) = (dir.to_owned(), name.to_owned());
-        let head =
-            LogHead::in_store(&**self.store(), &name).await?.ok_or_else(BadRecord::no_head)?;
-        let counted = tokio::task::spawn_blocking(move || verify(&dir, &name, &head)).await;
-        counted.unwrap_or_else(|ended| std::panic::resume_unwind(ended.into_panic()))
+        let head = LogHead::in_store(&**self.store(), &name).await?;
+        verify_blocking(dir, name, head.ok_or_else(BadRecord::no_head)?).await
     }
 }
 
@@ -346,6 +345,7 @@ impl FolderError {
 mod tests {
     use std::fs;
 
+    use mgp_testkit::temp_dir;
     use mgp_types::Payload;
     use mgp_types::mgp::AccessGrantParams;
     use mgp_types::service::Principal;
@@ -353,22 +353,6 @@ mod tests {
 
     use super::*;
     use crate::audit::AuditQuery;
-
-    struct Folder(PathBuf);
-
-    impl Folder {
-        fn new(name: &str) -> Self {
-            let path = std::env::temp_dir().join(format!("mgp-gov-{name}-{}", std::process::id()));
-            let _ = fs::remove_dir_all(&path);
-            Self(path)
-        }
-    }
-
-    impl Drop for Folder {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
-        }
-    }
 
     /// Returns the builder of a governance with its log in a directory.
     fn at(dir: &str) -> GovernanceBuilder {
@@ -392,36 +376,38 @@ mod tests {
 
     #[tokio::test]
     async fn a_record_that_was_changed_is_found() {
-        let folder = Folder::new("changed");
-        let governance = Governance::in_folder(&folder.0).await.unwrap();
+        let temp = temp_dir();
+        let folder = temp.path().join("state");
+        let governance = Governance::in_folder(&folder).await.unwrap();
         grant(&governance).await;
         let log = governance.log().unwrap().clone();
         drop(governance);
         log.close().await.unwrap();
-        let file = folder.0.join("audit/audit.0000000000000001.jsonl");
+        let file = folder.join("audit/audit.0000000000000001.jsonl");
         let text = fs::read_to_string(&file).unwrap();
         let changed = text.replacen(r#""ada""#, r#""bob""#, 1);
         assert_ne!(changed, text);
         fs::write(&file, &changed).unwrap();
-        let error = Governance::verify(&folder.0).await.unwrap_err();
+        let error = Governance::verify(&folder).await.unwrap_err();
         assert!(matches!(error, FolderError::Log(LogError::BadRecord(_))), "{error}");
         // The folder continues with a log in another directory, and the changed one is still read and verified.
-        close(at("audit-2").in_folder(&folder.0).await.unwrap()).await;
-        assert!(Governance::verify(&folder.0).await.is_ok());
-        let error = Governance::verify_in(&folder.0, "audit").await.unwrap_err();
+        close(at("audit-2").in_folder(&folder).await.unwrap()).await;
+        assert!(Governance::verify(&folder).await.is_ok());
+        let error = Governance::verify_in(&folder, "audit").await.unwrap_err();
         assert!(matches!(error, FolderError::Log(LogError::BadRecord(_))), "{error}");
-        let files = Governance::log_files_in(&folder.0, "audit").await.unwrap();
+        let files = Governance::log_files_in(&folder, "audit").await.unwrap();
         assert_eq!(files.query(AuditQuery::new()).await.unwrap().events.len(), 1);
-        fs::create_dir(folder.0.join("empty")).unwrap();
-        let error = Governance::log_files_in(&folder.0, "empty").await.unwrap_err();
+        fs::create_dir(folder.join("empty")).unwrap();
+        let error = Governance::log_files_in(&folder, "empty").await.unwrap_err();
         assert!(matches!(error, FolderError::NoLog(_)), "{error}");
     }
 
     #[tokio::test]
     async fn changes_of_the_state_are_synced_if_each_record_is() {
-        let folder = Folder::new("synced");
+        let temp = temp_dir();
+        let folder = temp.path().join("state");
         let synchronous = async |builder: GovernanceBuilder| {
-            let opened = builder.in_folder_beside(&folder.0, std::future::ready).await;
+            let opened = builder.in_folder_beside(&folder, std::future::ready).await;
             let (governance, db) = opened.unwrap();
             close(governance).await;
             let read = |conn: &sql::Connection| {
@@ -438,27 +424,27 @@ mod tests {
     #[tokio::test]
     async fn a_folder_that_was_moved_has_its_own_log() {
         for has_absolute_place in [false, true] {
-            let of = |name| Folder::new(&format!("{name}-{has_absolute_place}"));
-            let (folder, moved) = (of("moves"), of("moved"));
-            let opened = at("logs").in_folder_beside(&folder.0, std::future::ready).await;
+            let temp = temp_dir();
+            let (folder, moved) = (temp.path().join("state"), temp.path().join("moved"));
+            let opened = at("logs").in_folder_beside(&folder, std::future::ready).await;
             let (governance, db) = opened.unwrap();
             grant(&governance).await;
             let name = governance.log().unwrap().location().1.to_owned();
             close(governance).await;
             if has_absolute_place {
-                // The form of a place with an absolute directory.
-                let place = serde_json::json!({ "dir": folder.0.join("logs"), "name": name });
+                // A place that was stored with an absolute directory.
+                let place = serde_json::json!({ "dir": folder.join("logs"), "name": name });
                 let change = Change::new().put("audit_place", LOG, Payload::of(&place).unwrap());
                 db.commit(change).await.unwrap();
             }
             db.close().await;
-            fs::rename(&folder.0, &moved.0).unwrap();
-            assert!(Governance::verify(&moved.0).await.unwrap() >= 1);
-            let governance = at("logs").in_folder(&moved.0).await.unwrap();
+            fs::rename(&folder, &moved).unwrap();
+            assert!(Governance::verify(&moved).await.unwrap() >= 1);
+            let governance = at("logs").in_folder(&moved).await.unwrap();
             grant(&governance).await;
-            assert_eq!(governance.log().unwrap().location(), (&*moved.0.join("logs"), &*name));
+            assert_eq!(governance.log().unwrap().location(), (&*moved.join("logs"), &*name));
             close(governance).await;
-            let files = Governance::log_files(&moved.0).await.unwrap();
+            let files = Governance::log_files(&moved).await.unwrap();
             let granted = files.query(AuditQuery::new().event_type("ACCESS_GRANTED")).await;
             assert_eq!(granted.unwrap().events.len(), 2, "{has_absolute_place}");
         }
@@ -472,56 +458,58 @@ mod tests {
 
     #[tokio::test]
     async fn a_log_that_is_kept_elsewhere_from_now_on_begins_anew_and_is_found() {
-        let folder = Folder::new("elsewhere");
-        let governance = Governance::in_folder(&folder.0).await.unwrap();
+        let temp = temp_dir();
+        let folder = temp.path().join("state");
+        let governance = Governance::in_folder(&folder).await.unwrap();
         grant(&governance).await;
         close(governance).await;
-        let governance = at("logs").in_folder(&folder.0).await.unwrap();
-        assert_eq!(governance.log().unwrap().location().0, folder.0.join("logs"));
+        let governance = at("logs").in_folder(&folder).await.unwrap();
+        assert_eq!(governance.log().unwrap().location().0, folder.join("logs"));
         assert!(allows(&governance));
-        assert!(Governance::verify(&folder.0).await.is_ok(), "while it is written");
+        assert!(Governance::verify(&folder).await.is_ok(), "while it is written");
         close(governance).await;
         // A process without this configuration uses the stored place.
-        let governance = Governance::in_folder(&folder.0).await.unwrap();
-        assert_eq!(governance.log().unwrap().location().0, folder.0.join("logs"));
+        let governance = Governance::in_folder(&folder).await.unwrap();
+        assert_eq!(governance.log().unwrap().location().0, folder.join("logs"));
         let ann = Principal::new("local", "ann").operator();
         governance.access().grant(&ann, AccessGrantParams::allow("bob", "disk")).await.unwrap();
         close(governance).await;
         let granted = async || {
-            let files = Governance::log_files(&folder.0).await.unwrap();
+            let files = Governance::log_files(&folder).await.unwrap();
             let page = files.query(AuditQuery::new().event_type("ACCESS_GRANTED")).await.unwrap();
             page.events.len()
         };
         assert_eq!(granted().await, 1);
-        assert!(Governance::verify(&folder.0).await.unwrap() >= 1);
-        // When it is configured for the first directory again, the log continues its old chain there.
-        let governance = at("audit").in_folder(&folder.0).await.unwrap();
+        assert!(Governance::verify(&folder).await.unwrap() >= 1);
+        // If the first directory is configured again, the log continues its old chain there.
+        let governance = at("audit").in_folder(&folder).await.unwrap();
         grant(&governance).await;
         close(governance).await;
         assert_eq!(granted().await, 2);
-        assert!(Governance::verify(&folder.0).await.unwrap() >= 2);
+        assert!(Governance::verify(&folder).await.unwrap() >= 2);
     }
 
     #[tokio::test]
     async fn a_log_that_cannot_be_opened_is_told_however_long_the_rest_takes() {
-        let folder = Folder::new("beside");
+        let temp = temp_dir();
+        let folder = temp.path().join("state");
         let (_governance, records) = Governance::builder()
-            .in_folder_beside(&folder.0, |db| async move { db.load("audit").await })
+            .in_folder_beside(&folder, |db| async move { db.load("audit").await })
             .await
             .unwrap();
         assert!(records.is_ok());
-        let again = Governance::builder()
-            .in_folder_beside(&folder.0, |_| std::future::pending::<()>())
-            .await;
+        let again =
+            Governance::builder().in_folder_beside(&folder, |_| std::future::pending::<()>()).await;
         assert!(matches!(again, Err(FolderError::Log(LogError::InUse { .. }))));
     }
 
     #[tokio::test]
     async fn nothing_is_made_where_nothing_is_to_be_verified() {
-        let folder = Folder::new("nothing");
-        fs::create_dir(&folder.0).unwrap();
-        let error = Governance::verify(&folder.0).await.unwrap_err();
+        let temp = temp_dir();
+        let folder = temp.path().join("state");
+        fs::create_dir(&folder).unwrap();
+        let error = Governance::verify(&folder).await.unwrap_err();
         assert!(matches!(error, FolderError::Empty(_)), "{error}");
-        assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 0);
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
     }
 }

@@ -41,7 +41,7 @@ impl<S: MgpService> Layer<S> for GovernLayer {
             ToolOrigin::Own => {
                 Either::Left(KernelToolsLayer::new(self.governance.router()).layer(decided))
             }
-            // Another server answers such calls itself.
+            // The other server answers such calls itself.
             ToolOrigin::Foreign => Either::Right(decided),
         };
         // The audit layer is outermost, so that every call is recorded, whatever its outcome. The call's risk is

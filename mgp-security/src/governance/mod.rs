@@ -262,12 +262,7 @@ impl Governance {
         server: Option<&ServerId>,
         method: &'static str,
     ) -> Result<(), RpcError> {
-        match check.check(Need::Write, method, About::All) {
-            Ok(()) => Ok(()),
-            Err(refusal) => {
-                Err(check.record_refusal(&*self.0.audit, server, method, refusal).await)
-            }
-        }
+        check.admit(&*self.0.audit, server, Need::Write, method).await
     }
 
     /// Checks that a call of a method for operators is permitted, before the call's params are parsed. A refused
@@ -303,9 +298,7 @@ impl Governance {
         does: Administration,
         method: &'static str,
     ) -> Result<(), RpcError> {
-        let check = does.check(cx);
-        let Err(refusal) = check.check(does.need(), method, About::All) else { return Ok(()) };
-        Err(check.record_refusal(&*self.0.audit, server.as_ref(), method, refusal).await)
+        does.check(cx).admit(&*self.0.audit, server.as_ref(), does.need(), method).await
     }
 
     /// Returns whether the caller is an operator whose credentials permit a method with this effect.
@@ -375,8 +368,8 @@ impl Governance {
 
     /// Does the same as [`explain`](Self::explain), but assumes that an operator's override of the tool's risk is
     /// recorded already, which a real call does first. If a server has not listed its tools since this process started,
-    /// this method uses the pinned definitions, and if it has announced a change since, its last list; both might be
-    /// outdated. Without arguments, rules that depend on them are not applied.
+    /// this method uses the pinned definitions. If it has announced a change since its last list, this method uses that
+    /// list. Both might be outdated. Without arguments, rules that depend on them are not applied.
     #[must_use]
     pub fn explain_pinned(
         &self,

@@ -59,12 +59,12 @@ impl LogPlace {
         self.synced == Some(true)
     }
 
-    /// Returns whether the other place has the same log of a state folder.
+    /// Returns whether this place and another one denote the same log of a state folder.
     pub(super) fn is_same_log(&self, other: &Self, folder: &Path) -> bool {
         self.name == other.name && self.dir_in(folder) == other.dir_in(folder)
     }
 
-    /// Returns the stored place, or the default one if none is stored.
+    /// Returns the place that the store contains, or the default one if it contains none.
     pub(super) async fn kept(store: &dyn Store, folder: &Path) -> Result<Self, StoreError> {
         let loaded = store.load(SPACE).await?;
         let record = loaded.records.into_iter().find(|record| record.key == LOG);
@@ -98,7 +98,7 @@ impl LogPlace {
         self
     }
 
-    /// Finds a log of the folder in a directory: one of which the store has the head.
+    /// Finds a log in a directory that belongs to the folder, i.e. whose head is in the folder's store.
     pub(super) async fn in_dir(
         store: &dyn Store,
         folder: &Path,
@@ -143,7 +143,7 @@ impl LogPlace {
         if let Err(error) = closed {
             let dir = self.dir_in(folder);
             let dir = dir.display();
-            tracing::warn!(%error, "events wait on for the audit log in `{dir}`, which cannot be used");
+            tracing::warn!(%error, "events still wait to be written to the audit log in `{dir}`, which cannot be used");
         }
         Ok(())
     }

@@ -129,7 +129,7 @@ impl Governance {
     }
 
     fn inbox_or_error(&self) -> Result<&crate::Inbox, RpcError> {
-        self.inbox().ok_or_else(|| RpcError::internal("there is no inbox of approvals"))
+        self.inbox().ok_or_else(|| RpcError::internal("this governance has no inbox of approvals"))
     }
 }
 

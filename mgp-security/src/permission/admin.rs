@@ -7,7 +7,7 @@ use mgp_types::service::{Authority, Principal, ServerId};
 use mgp_types::{RpcError, Timestamp};
 
 use super::entry::{Approval, ApprovalDecision, ApprovalOwner, ApprovalSource};
-use super::permissions::{PermissionCore, Permissions, standard};
+use super::permissions::{PermissionCore, Permissions};
 use super::refused::PermissionRefused;
 use super::rule::{PermissionState, nameable};
 use super::stored_approvals::ChangeCause;
@@ -129,7 +129,7 @@ impl PermissionChange {
             return unfit(format!("`justification` has more than {JUSTIFICATION_MAX} bytes"));
         }
         match self.expires_at.as_ref().map(Timestamp::to_system_time) {
-            Some(None) => unfit("`expires_at` is no RFC 3339 time".to_owned()),
+            Some(None) => unfit("`expires_at` is not an RFC 3339 time".to_owned()),
             Some(Some(end)) if end <= now => unfit("`expires_at` has passed".to_owned()),
             _ => Ok(()),
         }
@@ -143,7 +143,7 @@ impl PermissionChange {
         source: ApprovalSource,
         by: &Principal,
     ) -> Vec<Approval> {
-        let decided = standard(&self.permissions);
+        let decided = Permission::canonical(&self.permissions);
         let decided = decided.iter().map(|permission| {
             let mut approval =
                 Approval::new(place, permission.clone(), decision, source, by.name());
@@ -232,7 +232,7 @@ impl Permissions {
         let inner = &self.inner;
         let _changing = inner.entries.begin_change().await;
         let is_meant = |approval: &Approval| approval.server.as_deref() == Some(server.as_str());
-        let told = |approval: &Approval| {
+        let event_of = |approval: &Approval| {
             let event =
                 Event::permission_revoked(Actor::kernel(), Some(server), &approval.permission)
                     .tenant(&approval.tenant)
@@ -240,7 +240,7 @@ impl Permissions {
                     .cause("deregistered");
             (approval.decision == ApprovalDecision::Approved).then(|| event.build())
         };
-        let gone = inner.entries.state().take_out(is_meant, told).await;
+        let gone = inner.entries.state().take_out(is_meant, event_of).await;
         gone.map_err(|error| Refusal::from(Box::new(PermissionRefused::unwritten(error))).into())
     }
 

@@ -11,7 +11,7 @@ use mgp_types::{Object, RpcError, Sha256Hash};
 use tokio::sync::watch;
 
 use super::entry::{Approval, ApprovalDecision, ApprovalSource};
-use super::permissions::{AskOutcome, AskOutcomes, PermissionCore, Permissions, standard};
+use super::permissions::{AskOutcome, AskOutcomes, PermissionCore, Permissions};
 use super::refused::PermissionRefused;
 use super::rule::{MissingPermission, MissingStatus, PermissionState};
 use super::stored_approvals::ChangeCause;
@@ -37,8 +37,8 @@ struct Answered {
     details: Object,
 }
 
-/// A guard of the call that asks the approver on behalf of all calls that wait. When the guard is dropped, another call
-/// can ask.
+/// A guard that the call holds which asks the approver on behalf of all waiting calls. If the guard is dropped without
+/// an answer, one of the other calls can ask.
 struct QuestionOwner<'a> {
     board: &'a OpenQuestions,
     done: watch::Sender<Option<Arc<Answered>>>,
@@ -113,7 +113,7 @@ impl Permissions {
         needed: &[Permission],
         wait: Duration,
     ) -> Result<AskOutcomes, PermissionRefused> {
-        let needed = standard(needed);
+        let needed = Permission::canonical(needed);
         let mut notes = AskOutcomes::default();
         self.inner.obtain(cx, server, tool, &needed, wait, &mut notes).await?;
         Ok(notes)
@@ -130,8 +130,8 @@ impl PermissionCore {
         wait: Duration,
         notes: &mut AskOutcomes,
     ) -> Result<(), PermissionRefused> {
-        let told = ChangeCause { trace: cx.trace.as_deref(), tool };
-        self.by_policy(cx, server, needed, &told).await?;
+        let cause = ChangeCause { trace: cx.trace.as_deref(), tool };
+        self.by_policy(cx, server, needed, &cause).await?;
         let Some(approver) = &self.approver else { return Ok(()) };
         // The limit covers the total time that a call waits for approvers, but not the storing of their answers.
         let late = tokio::time::sleep(wait);
@@ -147,7 +147,7 @@ impl PermissionCore {
                     tokio::select! {
                         biased;
                         () = &mut late => notes.late(&open, wait),
-                        // An error means that the call that asked was dropped.
+                        // An error means that the call which asked on behalf of all waiting calls was dropped.
                         answered = news.wait_for(Option::is_some) => {
                             if let Ok(answered) = answered && let Some(answered) = &*answered {
                                 notes.take(answered);
@@ -167,7 +167,7 @@ impl PermissionCore {
                     continue;
                 }
             };
-            let answered = Arc::new(self.remember(cx, server, &open, answer, &told).await);
+            let answered = Arc::new(self.remember(cx, server, &open, answer, &cause).await);
             notes.take(&answered);
             lead.done.send_replace(Some(answered));
         }
@@ -223,7 +223,7 @@ impl PermissionCore {
         cx: &Context,
         server: Option<&ServerId>,
         needed: &[Permission],
-        told: &ChangeCause<'_>,
+        cause: &ChangeCause<'_>,
     ) -> Result<(), PermissionRefused> {
         let book =
             self.entries.state().now().map_err(|error| PermissionRefused::unreadable(&error))?;
@@ -243,7 +243,7 @@ impl PermissionCore {
         if granted.is_empty() {
             return Ok(());
         }
-        self.write_answers(&place, granted, &Actor::kernel(), told).await
+        self.write_answers(&place, granted, &Actor::kernel(), cause).await
     }
 
     /// Stores and records an answer, and returns its outcome for the calls that wait.
@@ -253,7 +253,7 @@ impl PermissionCore {
         server: Option<&ServerId>,
         open: &[Permission],
         answer: Result<Decision, RpcError>,
-        told: &ChangeCause<'_>,
+        cause: &ChangeCause<'_>,
     ) -> Answered {
         let all =
             |note: &AskOutcome| open.iter().map(|name| (name.clone(), note.clone())).collect();
@@ -261,7 +261,7 @@ impl PermissionCore {
             Ok(decision) => decision,
             Err(error) => {
                 let note =
-                    AskOutcome::Failed(format!("nobody could be asked: {}", error.message()));
+                    AskOutcome::Failed(format!("no approver could be asked: {}", error.message()));
                 return Answered { notes: all(&note), details: Object::new() };
             }
         };
@@ -292,7 +292,7 @@ impl PermissionCore {
         }
         let actor = decision.actor();
         if !decided.is_empty()
-            && let Err(refused) = self.write_answers(&place, decided, &actor, told).await
+            && let Err(refused) = self.write_answers(&place, decided, &actor, cause).await
         {
             let note = AskOutcome::Failed(format!("the answer could not be kept: {refused}"));
             return Answered { notes: all(&note), details: Object::new() };

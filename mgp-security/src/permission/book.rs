@@ -134,6 +134,7 @@ pub(super) fn put(
 fn end_event(approval: &Approval) -> AuditEvent {
     let server = approval.server.as_deref().map(Into::into);
     Event::permission_revoked(Actor::kernel(), server.as_ref(), &approval.permission)
+        .tenant(&approval.tenant)
         .scope(approval.scope.as_ref())
         .expires_at(approval.expires_at.as_ref())
         .before(approval.decision.as_str())

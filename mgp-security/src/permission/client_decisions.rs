@@ -72,7 +72,7 @@ impl GrantState {
 #[derive(Debug, Default)]
 struct ReceivedDecisions {
     /// `true` if the server has received a decision, or the message that permissions are being decided.
-    told: bool,
+    is_informed: bool,
     decisions: BTreeMap<Permission, (GrantDecision, Option<SystemTime>)>,
 }
 
@@ -98,16 +98,17 @@ impl Grants {
     ) {
         let until = until.map(|time| time.to_system_time().unwrap_or(SystemTime::UNIX_EPOCH));
         let mut board = self.board();
-        board.told = true;
+        board.is_informed = true;
         for permission in permission.expand() {
             board.note(permission, decision, until);
         }
     }
 
-    /// Notes that permissions are being decided. Earlier decisions about them apply until the new ones arrive.
+    /// Notes that the client is still deciding about permissions. Earlier decisions about them apply until the new ones
+    /// arrive.
     pub fn await_decision(&self, permissions: &[Permission]) {
         let mut board = self.board();
-        board.told = true;
+        board.is_informed = true;
         for permission in permissions.iter().flat_map(Permission::expand) {
             if !board.decisions.contains_key(&permission) {
                 board.note(permission, GrantDecision::Deferred, None);
@@ -117,7 +118,7 @@ impl Grants {
 
     /// Stores the decisions that a message contains (§3.6).
     pub fn apply(&self, decision: &PermissionDecision) {
-        self.board().told = true;
+        self.board().is_informed = true;
         for (permission, grant) in &decision.grants {
             self.note(permission, Grant::decision(grant), decision.expires_at.as_ref());
         }
@@ -126,7 +127,7 @@ impl Grants {
     /// Returns whether the server has received a decision, or the message that permissions are being decided.
     #[must_use]
     pub fn is_told(&self) -> bool {
-        self.board().told
+        self.board().is_informed
     }
 
     /// Returns the state of a permission. For a short name, returns the state of the first permission that it
@@ -134,7 +135,7 @@ impl Grants {
     #[must_use]
     pub fn standing(&self, permission: &Permission) -> GrantState {
         let board = self.board();
-        if !board.told {
+        if !board.is_informed {
             return GrantState::Unknown;
         }
         let now = SystemTime::now();

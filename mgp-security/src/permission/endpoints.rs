@@ -56,11 +56,11 @@ impl Grants {
         let inside = |mgp: &Payload| mgp.get::<Extras>().ok()?.get("grants").cloned();
         let carried = meta.get(key::MGP).and_then(inside);
         let carried = carried.or_else(|| meta.get(key::MGP_GRANTS).cloned())?;
-        let told = read(&carried).unwrap_or_else(|error| {
+        let decision = read(&carried).unwrap_or_else(|error| {
             tracing::warn!(%error, "ignoring unreadable grants in `_meta`");
             PermissionDecision::new("", BTreeMap::new())
         });
-        Some(told)
+        Some(decision)
     }
 }
 
@@ -214,9 +214,9 @@ mod tests {
         fn check(meta: &str, expected: Option<GrantState>) {
             let params = format!(r#"{{"name":"run","_meta":{meta}}}"#);
             let params = Params::split("tools/call", params.into()).unwrap();
-            let standing = Grants::carried_by(&params).map(|told| {
+            let standing = Grants::carried_by(&params).map(|decision| {
                 let grants = Grants::default();
-                grants.apply(&told);
+                grants.apply(&decision);
                 grants.standing(&Permission::ShellExecute)
             });
             assert_eq!(standing, expected, "{meta}");

@@ -25,7 +25,7 @@ impl PermissionAuthority for Permissions {
         if let Err(refused) = self.obtain(cx, Some(server), None, &permissions, wait).await {
             tracing::warn!(%server, error = %refused, "deciding about permissions failed");
         }
-        self.told(cx, server, &standard(&permissions))
+        self.message_to_server(cx, server, &standard(&permissions))
     }
 
     fn declared(&self, server: &ServerId, permissions: &[Permission]) {
@@ -56,7 +56,7 @@ impl PermissionAuthority for Permissions {
             known.extend(held.iter().map(|held| held.approval.permission.clone()));
         }
         known.retain(|permission| !permission.as_str().contains('*'));
-        self.told(cx, server, &known)
+        self.message_to_server(cx, server, &known)
     }
 
     fn changes(&self) -> watch::Receiver<u64> {
@@ -67,7 +67,7 @@ impl PermissionAuthority for Permissions {
 impl Permissions {
     /// Converts decisions about permissions to a message for the server; decisions that cannot be read count as
     /// deferred.
-    fn told(
+    fn message_to_server(
         &self,
         cx: &Context,
         server: &ServerId,

@@ -52,7 +52,7 @@ const CONNECT_WAIT: Duration = Duration::from_mins(10);
 #[derive(Clone)]
 pub struct Permissions {
     pub(super) inner: Arc<PermissionCore>,
-    /// The time limit for calls that [`waits`](Self::waits) set, if it did.
+    /// The time limit for the questions of calls, if [`waits`](Self::waits) set one.
     call_wait: Option<Duration>,
     pub(super) connect_wait: Duration,
 }
@@ -140,7 +140,8 @@ impl Permissions {
         Self { call_wait: Some(call), connect_wait: connect, ..self }
     }
 
-    /// Returns the time limit for a decision that a call waits for. The approver's time limit can change at any time.
+    /// Returns how long a call waits for a decision. The limit is determined for each question, because the approver's
+    /// time limit can change at any time.
     pub(super) fn call_wait(&self) -> Duration {
         let limit = || self.inner.approver.as_ref().map_or(Duration::ZERO, Approver::timeout);
         self.call_wait.unwrap_or_else(limit)
@@ -240,8 +241,8 @@ impl Permissions {
 #[derive(Debug, Default)]
 pub(crate) struct PermissionJudgement {
     pub(crate) missing: Vec<MissingPermission>,
-    /// `true` if approvers can be asked about every missing permission. Otherwise no question is asked, because its
-    /// answer could not allow the call.
+    /// `true` if approvers can be asked about every missing permission. If one of them cannot be granted by an
+    /// approver, no question is asked, because its answer could not allow the call.
     pub(crate) may_ask: bool,
     /// `true` if the policy grants a permission and that grant is not recorded yet.
     pub(crate) to_record: bool,
@@ -328,7 +329,8 @@ impl PermissionView<'_> {
         }
     }
 
-    /// Returns an operator's approval in force that names a tool; one with the rule `never` takes precedence.
+    /// Returns an operator's valid approval that names a tool. If there are several, one whose `confirm` is `never`
+    /// takes precedence.
     pub(crate) fn names_tool(
         &self,
         principal: &Principal,

@@ -5,8 +5,8 @@ use mgp_types::mgp::Permission;
 use mgp_types::service::{Rule, ServerId};
 use mgp_types::store::StoreError;
 
-use super::rule::{MissingPermission, MissingStatus};
-use crate::state::{ChangeError, told};
+use super::rule::{DENIED_BY_POLICY, MissingPermission, MissingStatus, NOT_LISTED};
+use crate::state::{ChangeError, caller_message};
 
 /// The error for a call that lacks a permission, or for a change of permissions that is refused.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -106,12 +106,12 @@ impl PermissionRefused {
 
     /// Creates the refusal for approvals that cannot be read.
     pub(crate) fn unreadable(error: &StoreError) -> Self {
-        let what = format!("permissions cannot be decided: {}", told(error));
+        let what = format!("permissions cannot be decided: {}", caller_message(error));
         Self::failed(what, RefusalKind::Unreadable(error.clone()))
     }
 
     pub(super) fn unwritten(error: ChangeError) -> Self {
-        Self::failed(error.told(), RefusalKind::Unwritten(error))
+        Self::failed(error.caller_message(), RefusalKind::Unwritten(error))
     }
 
     fn failed(what: String, kind: RefusalKind) -> Self {
@@ -141,6 +141,22 @@ fn remedy(server: Option<&ServerId>, missing: &[MissingPermission]) -> String {
     if missing.iter().all(is(MissingStatus::OutOfScope)) {
         return format!(
             "stay within the limits of {names}{of_server}, or ask an operator to widen them"
+        );
+    }
+    // Compare only the beginning: if the server itself declares the permission, a text about this follows the reason.
+    let for_reason = |reason: &str| {
+        let found = missing.iter().filter(|missing| missing.why.starts_with(reason));
+        let found: Vec<_> = found.map(|missing| &missing.permission).collect();
+        (!found.is_empty()).then(|| quoted(found.into_iter()))
+    };
+    if let Some(denied) = for_reason(DENIED_BY_POLICY) {
+        return format!(
+            "an approval has no effect while the policy{of_server} denies {denied}; only an operator can change it"
+        );
+    }
+    if let Some(unlisted) = for_reason(NOT_LISTED) {
+        return format!(
+            "an operator can list {unlisted} in the configuration{of_server}; an approval has no effect"
         );
     }
     if missing.iter().any(is(MissingStatus::Deferred)) {

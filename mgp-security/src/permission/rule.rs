@@ -19,6 +19,10 @@ use crate::policy::{ServerPolicy, withholds};
 /// The maximum length of the name of a permission that can be granted, in bytes.
 pub(super) const NAME_MAX: usize = 128;
 
+/// The reasons for a missing permission in the cases in which no approval can grant it.
+pub(super) const DENIED_BY_POLICY: &str = "the policy of the server denies it";
+pub(super) const NOT_LISTED: &str = "config_only: the configuration does not list it";
+
 /// One call, with the permissions that it needs.
 pub(crate) struct PermissionNeed<'a> {
     pub(crate) principal: &'a Principal,
@@ -29,8 +33,8 @@ pub(crate) struct PermissionNeed<'a> {
     /// The definition of the tool, if it is known. It shows which arguments the tool ignores.
     pub(crate) definition: Option<&'a mcp::Tool>,
     pub(crate) at: SystemTime,
-    /// Returns whether a tool of the server declares the permission. If so, a declaration by the server does not apply to
-    /// its other tools.
+    /// Returns whether a tool of the server declares the permission. If so, a declaration by the server does not apply
+    /// to its other tools.
     pub(crate) is_of_tools: &'a dyn Fn(&Permission) -> bool,
 }
 
@@ -62,7 +66,7 @@ impl MissingPermission {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum MissingStatus {
-    /// An approver or operator denied the permission, or the policy does not grant it and asks no approver.
+    /// An approver or operator denied the permission, or the policy neither grants it nor allows a question about it.
     Denied,
     /// An approver was asked for the permission and has not decided.
     Deferred,
@@ -120,10 +124,7 @@ impl<'a> PermissionState<'a> {
             return Self::Closed(Denied, why.to_owned());
         }
         if withholds(&policy.denied, permission) {
-            return Self::Closed(
-                Denied,
-                "it is denied to this server, whoever grants it".to_owned(),
-            );
+            return Self::Closed(Denied, DENIED_BY_POLICY.to_owned());
         }
         let decides = policy.decides(permission);
         let asks = match decides {
@@ -131,8 +132,7 @@ impl<'a> PermissionState<'a> {
                 if is_listed(policy, permission) {
                     return Self::listed(policy, permission);
                 }
-                let why = "config_only: the configuration does not list it";
-                return Self::Closed(Denied, why.to_owned());
+                return Self::Closed(Denied, NOT_LISTED.to_owned());
             }
             ApprovalPolicy::Interactive => true,
             ApprovalPolicy::AutoApprove | ApprovalPolicy::DenyAll => false,
@@ -154,9 +154,10 @@ impl<'a> PermissionState<'a> {
             ApprovalPolicy::Interactive if is_configured() => Self::Granted(None),
             ApprovalPolicy::Interactive => Self::Open(Undecided, "not decided yet".to_owned()),
             ApprovalPolicy::AutoApprove if permission.is_valid() => Self::ByPolicy,
-            ApprovalPolicy::AutoApprove => {
-                Self::Closed(Undecided, "auto_approve: the name means nothing".to_owned())
-            }
+            ApprovalPolicy::AutoApprove => Self::Closed(
+                Undecided,
+                "auto_approve: it is not the name of a permission".to_owned(),
+            ),
             _ => Self::Closed(
                 Denied,
                 "deny_all: neither the configuration nor an operator granted it".to_owned(),
@@ -215,7 +216,7 @@ impl<'a> PermissionState<'a> {
                 Some(undecided(MissingStatus::Expired, why))
             }
             (ApprovalDecision::Revoked, _) => {
-                Some(undecided(MissingStatus::Undecided, format!("{by} took it back")))
+                Some(undecided(MissingStatus::Undecided, format!("{by} revoked it")))
             }
             (ApprovalDecision::Denied, false) => {
                 let reason = approval.justification.as_deref();
@@ -264,8 +265,8 @@ fn check(limits: &PermissionScope, need: &PermissionNeed<'_>) -> Option<String> 
     scope::check(limits, need.arguments, need.definition).err()
 }
 
-/// Returns whether the configuration replaces an approval: a policy's approval without limits must not take precedence
-/// over the configuration, which may have limits.
+/// Returns whether the configuration counts instead of an approval. This is so for an approval without limits that a
+/// policy gave, because the configuration can grant the same permission with limits.
 fn is_replaced(
     held: &StoredApproval,
     policy: &ServerPolicy,
@@ -281,8 +282,8 @@ fn is_replaced(
         && is_listed(policy, permission)
 }
 
-/// Returns whether an approval counts under a policy. An approval by a policy counts only while that policy applies.
-/// Under `deny_all` only an operator's approval counts.
+/// Returns whether a stored decision counts under a policy. A decision by a policy counts only while that policy
+/// applies. Under `deny_all`, approvals count only if an operator made them, but an approver's denial counts, too.
 fn counts(held: &StoredApproval, policy: &ApprovalPolicy) -> bool {
     let approval = &held.approval;
     match approval.source {
@@ -319,13 +320,13 @@ pub(super) fn is_listed(policy: &ServerPolicy, permission: &Permission) -> bool 
 pub(super) fn nameable(permission: &Permission) -> Result<(), &'static str> {
     let name = permission.as_str();
     if name.is_empty() || name.len() > NAME_MAX {
-        return Err("its name has not 1 to 128 bytes");
+        return Err("its name must have 1 to 128 bytes");
     }
     let is_letter = |letter: u8| {
         letter.is_ascii_alphanumeric() || matches!(letter, b'.' | b'_' | b'-' | b'/' | b':')
     };
     if !name.bytes().all(is_letter) {
-        return Err("its name has other letters than A-Z a-z 0-9 . _ - / :");
+        return Err("its name may have only the characters A-Z a-z 0-9 . _ - / :");
     }
     Ok(())
 }

@@ -21,7 +21,7 @@ use crate::state::{ChangeError, Found};
 /// At the limit no further permissions are stored, and a permission that is not stored is not granted.
 pub(super) const OF_SERVER_MAX: usize = 256;
 
-/// The call that led to a change; its data is added to the events.
+/// The call that led to a change of approvals. The events about the change contain its trace id and tool.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ChangeCause<'a> {
     pub(crate) trace: Option<&'a str>,
@@ -36,7 +36,7 @@ impl PermissionCore {
         place: &ApprovalOwner,
         answers: Vec<Approval>,
         actor: &Actor,
-        told: &ChangeCause<'_>,
+        cause: &ChangeCause<'_>,
     ) -> Result<(), PermissionRefused> {
         let still_open = |before: Option<&Found<Approval>>, answer: &Approval| {
             let policy = self.policies.get(place.server.as_ref());
@@ -51,7 +51,7 @@ impl PermissionCore {
             );
             matches!(stand, PermissionState::Open(..) | PermissionState::ByPolicy)
         };
-        self.write(place, answers, still_open, actor, told).await.map(drop)
+        self.write(place, answers, still_open, actor, cause).await.map(drop)
     }
 
     /// Stores those approvals that `is_wanted` accepts in place of the earlier ones, and returns the stored approvals.
@@ -61,7 +61,7 @@ impl PermissionCore {
         approvals: Vec<Approval>,
         is_wanted: impl Fn(Option<&Found<Approval>>, &Approval) -> bool,
         actor: &Actor,
-        told: &ChangeCause<'_>,
+        cause: &ChangeCause<'_>,
     ) -> Result<Vec<Approval>, PermissionRefused> {
         let _changing = self.entries.begin_change().await;
         for _ in 0..MAX_ATTEMPTS {
@@ -83,7 +83,7 @@ impl PermissionCore {
                 change = put(change, approval, before.map(|found| found.revision))
                     .map_err(PermissionRefused::unwritten)?;
                 let word = before.map(|found| standing(&found.entry, self.entries.now()));
-                events.push(event(approval, word, actor, told));
+                events.push(event(approval, word, actor, cause));
             }
             if events.is_empty() {
                 return Ok(Vec::new());
@@ -113,7 +113,7 @@ fn event(
     approval: &Approval,
     before: Option<&str>,
     actor: &Actor,
-    told: &ChangeCause<'_>,
+    cause: &ChangeCause<'_>,
 ) -> AuditEvent {
     let server = approval.server.as_deref().map(Into::into);
     let of = match approval.decision {
@@ -122,8 +122,9 @@ fn event(
         ApprovalDecision::Revoked => Event::permission_revoked,
     };
     let mut event = of(actor.clone(), server.as_ref(), &approval.permission)
-        .tool(told.tool)
-        .trace(told.trace)
+        .tenant(&approval.tenant)
+        .tool(cause.tool)
+        .trace(cause.trace)
         .scope(approval.scope.as_ref())
         .justification(approval.justification.as_deref())
         .expires_at(approval.expires_at.as_ref());

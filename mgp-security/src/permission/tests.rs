@@ -58,6 +58,13 @@ impl Clerk {
         self.questions.lock().clone()
     }
 
+    /// Waits until a number of questions was asked.
+    async fn was_asked(&self, times: usize) {
+        while self.questions.lock().len() < times {
+            tokio::task::yield_now().await;
+        }
+    }
+
     /// Returns the permissions and the tool in each question that was asked.
     fn asked_for(&self) -> Vec<String> {
         let words = |question: &Question| match &question.about {

@@ -92,7 +92,7 @@ struct Session {
     /// The hash of the session's refresh token.
     refresh: String,
     revoked: bool,
-    /// `true` while the revocation is not stored; if storing fails, it can be tried again.
+    /// `true` while a revocation is not stored yet. If storing it fails, `revoke` can be called once more.
     #[serde(skip)]
     is_unstored: bool,
 }
@@ -310,8 +310,8 @@ impl Scopes {
         })
     }
 
-    /// Adds a session. Removes the session that it replaces, those that can no longer be extended, and if there would
-    /// be too many, those that ended first. If that cannot be stored, changes nothing.
+    /// Adds a session, and removes others: the one that it replaces, those that can no longer be extended, and if there
+    /// would be too many, those that ended first. If this cannot be stored, changes nothing.
     async fn insert(
         &self,
         key: String,
@@ -340,8 +340,8 @@ impl Scopes {
             (self.0.store.commit(change), removed)
         };
         if let Err(error) = committed.await {
-            // Remove the session: its caller gets no token, and calls without the token of an existing session have no
-            // scopes.
+            // Remove the session again, because its caller gets no token. While a caller has a session, its calls
+            // without the token of that session have no scopes.
             let mut sessions = self.0.sessions.lock();
             sessions.remove(&key);
             sessions.extend(removed);

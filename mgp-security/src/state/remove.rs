@@ -4,12 +4,10 @@ use mgp_types::mgp::AuditEvent;
 use mgp_types::store::{Change, StoreError};
 
 use super::{ChangeError, Snapshot, State};
+use crate::entries::MAX_ATTEMPTS;
 
 /// The maximum number of entries that one commit removes; if there are more, further commits follow.
 const MAX_PER_COMMIT: usize = 256;
-
-/// The maximum number of attempts if other processes change the same entries.
-const ATTEMPTS: usize = 8;
 
 impl<S: Snapshot> State<S> {
     /// Removes all matching entries. Each removal is committed together with its audit event, if there is one.
@@ -19,7 +17,7 @@ impl<S: Snapshot> State<S> {
     pub(crate) async fn take_out(
         &self,
         is_meant: impl Fn(&S::Entry) -> bool,
-        told: impl Fn(&S::Entry) -> Option<AuditEvent>,
+        event_of: impl Fn(&S::Entry) -> Option<AuditEvent>,
     ) -> Result<(), ChangeError> {
         let mut conflicts = 0;
         loop {
@@ -34,10 +32,12 @@ impl<S: Snapshot> State<S> {
                     .expect_revision(S::SPACE, &found.key, Some(found.revision))
                     .remove(S::SPACE, &found.key);
             }
-            let events = gone.iter().filter_map(|found| told(&found.entry)).collect();
+            let events = gone.iter().filter_map(|found| event_of(&found.entry)).collect();
             match self.commit(change, events).await {
-                // Another process changed one of them; read the entries again.
-                Err(ChangeError::Store(StoreError::Conflict { .. })) if conflicts < ATTEMPTS => {
+                // Another process changed one of the entries, so read all of them again.
+                Err(ChangeError::Store(StoreError::Conflict { .. }))
+                    if conflicts < MAX_ATTEMPTS =>
+                {
                     conflicts += 1;
                 }
                 done => drop(done?),

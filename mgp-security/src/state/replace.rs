@@ -41,7 +41,7 @@ impl<S: Snapshot> State<S> {
         }
     }
 
-    /// Returns the revision of the store at which an entry was written, or `None` if another one has replaced it.
+    /// Returns the revision of the store at which this entry was written, or `None` if a newer entry has replaced it.
     async fn revision_of(&self, key: &str, entry: &Arc<S::Entry>) -> Option<u64> {
         let table = self.0.table.lock().await;
         let is_current = table.entries.get(key).is_some_and(|now| Arc::ptr_eq(now, entry));

@@ -174,7 +174,8 @@ impl ArgumentsRefused {
         // Encoding strings cannot fail.
         let _ = details.encode("tool", &self.tool);
         let _ = details.encode("violations", &self.violations);
-        // The name that the server SDK uses, so that a program reads both refusals in the same way.
+        // Use the name `field`, as the server SDK does, so that a program can read the refusals of both in the same
+        // way.
         let field = self.violations.first().map(|first| first.path.trim_start_matches('/'));
         if let Some(field) = field.filter(|field| !field.is_empty()) {
             let _ = details.encode("field", &field.replace('/', "."));
@@ -224,8 +225,8 @@ fn compile(schema: &str) -> Option<CompiledSchema> {
     }
 }
 
-/// Returns whether a part of a schema might have an id. References below it and through it would then start there, and
-/// not at the root.
+/// Returns whether a part of a schema might have an id. References inside such a part, and references that lead through
+/// it, start there and not at the root.
 fn changes_base(schema: &Value) -> bool {
     let is_old = |name: &str, text: &str| {
         name == "$schema" && (text.contains("draft-03") || text.contains("draft-04"))
@@ -253,7 +254,7 @@ struct Place {
     depth: usize,
     /// The number of times that the part is checked at most, for one value.
     times: usize,
-    /// The number of further times for each level below.
+    /// The number by which `times` grows with each level below the part.
     again: usize,
     /// The number of schemas around the part, as in [`MAX_UNEVALUATED_DEPTH`].
     unevaluated: usize,
@@ -313,8 +314,9 @@ impl<'a> SchemaSize<'a> {
                 ("$dynamicRef" | "$recursiveRef" | "$anchor", _) => return None,
                 // The size of a definition is added where the definition is used.
                 ("$defs" | "definitions", _) => {}
-                // The names of the following members are not keywords. Only the names of `properties` show which
-                // members are evaluated, so their schemas are not checked once more, and are not inside this schema.
+                // The names of the following members are not keywords. The names in `properties` alone show which
+                // members are evaluated, so their schemas are neither checked once more nor count as inside this
+                // schema.
                 ("properties", Value::Object(named)) => {
                     let named_place = Place { depth: inside.depth, again: 0, ..place };
                     self.add_all(named.values(), named_place)?;

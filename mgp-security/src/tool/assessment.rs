@@ -209,7 +209,7 @@ fn declared_risk(security: &ToolSecurity) -> RiskLevel {
 fn hinted_risk(tool: &mcp::Tool, signals: &RiskSignals) -> RiskLevel {
     let Some(hints) = &tool.annotations else { return RiskLevel::Dangerous };
     match (hints.read_only_hint, hints.destructive_hint) {
-        // If one hint is wrong, the others are not trusted either.
+        // One wrong hint makes the other hints of the tool untrustworthy, too.
         (Some(true), _) if signals.changes => RiskLevel::Dangerous,
         (Some(true), _) => RiskLevel::Safe,
         (_, Some(false)) if !signals.destroys => RiskLevel::Moderate,

@@ -28,7 +28,8 @@ pub(super) struct RiskSignals {
 struct Arguments {
     /// The words of each argument name.
     names: Vec<Vec<String>>,
-    /// Those of the arguments that are not booleans, which carry neither content nor paths.
+    /// The words of those argument names whose arguments are not booleans; a boolean contains neither content nor a
+    /// path.
     values: Vec<Vec<String>>,
     formats: Vec<String>,
     /// `true` if all arguments are numbers.

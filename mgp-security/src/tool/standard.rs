@@ -84,7 +84,7 @@ fn is_one(urls: &[String], url: &str) -> bool {
 /// Returns the names of the arguments that a definition declares as URLs, and of those that it declares as hosts.
 fn places(definition: Option<&mcp::Tool>) -> (Vec<String>, Vec<String>) {
     let schema = definition.map(|tool| tool.input_schema.as_payload().as_str()).unwrap_or_default();
-    // Most schemas declare neither, and parsing one takes longer than this search.
+    // Most schemas declare no URLs and hosts. This search takes less time than parsing them.
     let declares =
         ["\"format\"", "http", "url", "URL", "ostname"].iter().any(|mark| schema.contains(mark));
     let (mut urls, mut hosts) = (Vec::new(), Vec::new());
@@ -236,7 +236,8 @@ fn described_language(definition: Option<&mcp::Tool>) -> Option<&'static str> {
             other => OTHER_LANGUAGES.contains(&other).then_some(other),
         });
     let first = named.next()?;
-    // Code of another language must not be judged as Python, even if the description also mentions Python.
+    // Return the language only if no other one is named: code of another language must not be judged as Python because
+    // the description also mentions Python.
     let is_only = named.all(|other| other == first);
     ["python", "javascript", "typescript"].into_iter().find(|known| is_only && *known == first)
 }

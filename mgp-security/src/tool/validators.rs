@@ -1,7 +1,7 @@
 //! The checks of arguments before a call (MGP §4.5).
 //!
-//! If a tool requires a validator that is not installed, its calls are blocked; a validator that this program does not
-//! know is never skipped.
+//! If no check is installed under the name of the validator that a tool requires, calls of the tool are blocked, even
+//! if this program does not know the name.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -2,7 +2,8 @@
 //!
 //! The lists are short on purpose: they contain only verbs and nouns that servers use in practice.
 
-/// Splits a name into lower-case words: `deleteFile`, `delete_file`, `delete-file` and `deletefile` are the same.
+/// Splits a name into lower-case words: `deleteFile`, `delete_file`, `delete-file` and `deletefile` all become
+/// `delete`, `file`.
 pub(super) fn words(name: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     let mut word = String::new();
@@ -33,7 +34,7 @@ fn finish(words: &mut Vec<String>, word: &mut String) {
     if word.is_empty() {
         return;
     }
-    let parts = [READS, CHANGES, MAY_CHANGE].concat().into_iter().find_map(|verb| {
+    let parts = [READS, CHANGES, MAY_CHANGE].into_iter().flatten().find_map(|&verb| {
         let thing = word.strip_prefix(verb)?;
         GLUED.contains(&thing).then(|| [verb.to_owned(), thing.to_owned()])
     });
@@ -212,7 +213,6 @@ pub(super) const MAY_CHANGE: &[&str] = &[
     "forget",
     "open",
     "make",
-    "patch",
 ];
 
 /// Verbs of [`CHANGES`] and [`MAY_CHANGE`] that destroy something or can do anything.
@@ -251,7 +251,7 @@ pub(super) const DESTROYS: &[&str] = &[
     "revoke",
 ];
 
-/// Nouns that occur in names that are written together with their verb, e.g. `deletefile`.
+/// Nouns that some names write together with the verb, e.g. `deletefile`.
 const GLUED: &[&str] = &[
     "file",
     "files",

@@ -7,13 +7,13 @@ use std::time::{Duration, SystemTime};
 
 use mgp_security::{Access, KernelToolsLayer, Policies, ServerPolicy};
 use mgp_testkit::until;
+use mgp_types::Payload;
 use mgp_types::mgp::{
     AccessGrantParams, AccessPermission, AccessQueryParams, AccessRevokeParams, AuditEvent,
     DefaultPolicy, EntryType,
 };
 use mgp_types::service::{MemoryAudit, Principal, Router, Stack, mock};
 use mgp_types::store::MemoryStore;
-use mgp_types::{Payload, Timestamp};
 use serde_json::{Value, json};
 use tower_layer::Layer as _;
 
@@ -208,9 +208,7 @@ async fn groups_everyone_and_tenants() {
     access.grant(&ann(), allow("*")).await.unwrap();
     assert!(may(&access, "acme", "ada", "read") && may(&access, "acme", "bob", "read"));
     assert!(!may(&access, "other", "ada", "read"), "an entry counts for its tenant only");
-    let mut deny = allow("group:interns");
-    deny.permission = AccessPermission::Deny;
-    access.grant(&ann(), deny).await.unwrap();
+    access.grant(&ann(), AccessGrantParams::deny("group:interns", "files")).await.unwrap();
     assert!(!may(&access, "acme", "ada", "read") && may(&access, "acme", "bob", "read"));
     access.grant(&ann(), tool("ada", "read")).await.unwrap();
     assert!(may(&access, "acme", "ada", "read") && !may(&access, "acme", "ada", "write"));
@@ -220,7 +218,7 @@ async fn groups_everyone_and_tenants() {
         assert!(!may(&access, "acme", name, "read"), "no agent is called `{name}`");
     }
     let other = Principal::new("other", "eve").operator();
-    let gone = access.revoke(&other, AccessRevokeParams::new("*", "files", EntryType::ServerGrant));
+    let gone = access.revoke(&other, AccessRevokeParams::server_grant("*", "files"));
     assert_eq!(gone.await.unwrap().deleted_count, 0, "an operator of one tenant changes that only");
     let found = access.query(&ann(), AccessQueryParams::new("ada", "files")).await.unwrap();
     assert_eq!(found.entries.len(), 2, "its own and everyone's");
@@ -233,12 +231,9 @@ async fn a_grant_that_names_a_tool_may_say_that_it_is_never_confirmed() {
     access.grant(&ann(), allow("ada")).await.unwrap();
     let named = || access.named(&ada, Some(&files), "read", SystemTime::now());
     assert!(named().is_none(), "a server_grant names no tool");
-    let mut grant = tool("ada", "read");
-    grant.extra.encode("confirm", "never").unwrap();
-    access.grant(&ann(), grant).await.unwrap();
+    access.grant(&ann(), tool("ada", "read").without_confirmation()).await.unwrap();
     assert_eq!(named().unwrap().confirm, Some(mgp_security::ConfirmRule::Never));
-    let mut deny = tool("*", "read");
-    deny.permission = AccessPermission::Deny;
+    let deny = AccessGrantParams::deny("*", "files").tool("read");
     access.grant(&ann(), deny).await.unwrap();
     assert!(named().is_none(), "a deny beats it");
 }
@@ -274,8 +269,7 @@ async fn an_expiry_is_recorded_once_by_one_of_several_processes() {
     there.on_change(move || {
         count.fetch_add(1, Ordering::Relaxed);
     });
-    let mut grant = allow("ada");
-    grant.expires_at = Some(Timestamp::from(SystemTime::now() + Duration::from_millis(300)));
+    let grant = allow("ada").until(SystemTime::now() + Duration::from_millis(300));
     here.grant(&ann(), grant).await.unwrap();
     assert!(may(&here, "acme", "ada", "read"));
     until("the expiry is recorded", async || !of_type(&log, "ACCESS_REVOKED").is_empty()).await;
@@ -301,10 +295,7 @@ async fn every_change_runs_the_hooks() {
     let news = || shown.swap(0, Ordering::Relaxed) > 0;
     access.grant(&ann(), allow("ada")).await.unwrap();
     assert!(news(), "a grant");
-    access
-        .revoke(&ann(), AccessRevokeParams::new("ada", "files", EntryType::ServerGrant))
-        .await
-        .unwrap();
+    access.revoke(&ann(), AccessRevokeParams::server_grant("ada", "files")).await.unwrap();
     assert!(news(), "a revocation");
     let mut open = ServerPolicy::default();
     open.default_policy = DefaultPolicy::OptOut;
@@ -331,7 +322,7 @@ async fn entries_of_a_tenant_are_bounded() {
     mgp_types::store::Store::commit(&store, change).await.unwrap();
     let full = access.grant(&ann(), allow("one more")).await.unwrap_err();
     assert_eq!(full.code().0, 3001);
-    assert_eq!(full.message(), "there are 10000 access entries already; take some back first");
+    assert_eq!(full.message(), "there are 10000 access entries already; revoke some first");
     let elsewhere = Principal::new("other", "eve").operator();
     assert!(access.grant(&elsewhere, allow("ada")).await.is_ok());
 }

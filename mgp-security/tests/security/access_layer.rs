@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use mgp_security::{Access, AccessLayer, AuditLayer, Policies};
 use mgp_types::Payload;
-use mgp_types::mgp::{AccessGrantParams, AccessPermission, EntryType};
+use mgp_types::mgp::AccessGrantParams;
 use mgp_types::service::{
     CredentialGrant, MemoryAudit, Principal, Reply, Rule, Stack, Visibility, mock,
 };
@@ -25,16 +25,15 @@ fn client(access: &Access, answer: &'static str) -> mock::Client {
 }
 
 async fn allow(access: &Access, agent: &str, tool: Option<&str>) {
-    let kind = if tool.is_some() { EntryType::ToolGrant } else { EntryType::ServerGrant };
-    let mut grant = AccessGrantParams::new(kind, agent, "files", AccessPermission::Allow);
-    grant.tool_name = tool.map(str::to_owned);
+    let mut grant = AccessGrantParams::allow(agent, "files");
+    if let Some(tool) = tool {
+        grant = grant.tool(tool);
+    }
     access.grant(&Principal::local().operator(), grant).await.unwrap();
 }
 
 async fn deny(access: &Access, tool: &str) {
-    let mut deny =
-        AccessGrantParams::new(EntryType::ToolGrant, "*", "files", AccessPermission::Deny);
-    deny.tool_name = Some(tool.to_owned());
+    let deny = AccessGrantParams::deny("*", "files").tool(tool);
     access.grant(&Principal::local().operator(), deny).await.unwrap();
 }
 
@@ -261,6 +260,11 @@ async fn a_key_for_tools_does_not_administer() {
         let wrote = client.request("mgp/access/revoke", revoke).await;
         let code = wrote.as_ref().map_or_else(|error| error.code().0, |_| 0);
         assert_eq!(code, if writes { 0 } else { 1000 }, "{words:?}");
+        if let Err(error) = wrote {
+            let details = error.as_recovery().unwrap().details.clone().unwrap();
+            let remedy: Option<String> = details.decode("remedy").unwrap();
+            assert_eq!(remedy.as_deref(), Some("use credentials that permit it"), "{words:?}");
+        }
         assert_eq!(client.request("mgp/access/query", query).await.is_ok(), reads, "{words:?}");
     }
 }

@@ -14,9 +14,7 @@ use mgp_security::{
     Access, AuditLog, EventSource as _, LogConfig, LogError, LogHead, Policies, verify,
 };
 use mgp_testkit::{ChildTest, child_role, report, temp_dir};
-use mgp_types::mgp::{
-    AccessGrantParams, AccessPermission, AccessRevokeParams, AuditEvent, EntryType,
-};
+use mgp_types::mgp::{AccessGrantParams, AccessRevokeParams, AuditEvent, EntryType};
 use mgp_types::service::{AuditSink, Principal};
 use mgp_types::store::{Db, Store};
 use tokio::time::Instant;
@@ -54,9 +52,7 @@ impl Step {
     async fn make(self, access: &Access) {
         let ann = Principal::new("acme", "ann").operator();
         if let Some(agent) = self.granted() {
-            let (kind, allow) = (EntryType::ToolGrant, AccessPermission::Allow);
-            let mut grant = AccessGrantParams::new(kind, name(agent), "files", allow);
-            grant.tool_name = Some("read".to_owned());
+            let grant = AccessGrantParams::allow(name(agent), "files").tool("read");
             access.grant(&ann, grant).await.unwrap();
         } else if let Some(agent) = self.revoked() {
             let revoke = AccessRevokeParams::new(name(agent), "files", EntryType::ToolGrant);

@@ -10,12 +10,10 @@ use std::time::{Duration, SystemTime};
 
 use mgp_security::{DefinitionState, Governance, PermissionChange};
 use mgp_testkit::{ChildTest, child_role, report, temp_dir};
-use mgp_types::mgp::{
-    AccessGrantParams, AccessPermission, AccessRevokeParams, EntryType, Permission,
-};
+use mgp_types::Payload;
+use mgp_types::mgp::{AccessGrantParams, AccessRevokeParams, Permission};
 use mgp_types::service::{Principal, Reply, ServerId, Stack, mock};
 use mgp_types::store::Db;
-use mgp_types::{Payload, Timestamp};
 use tokio::time::Instant;
 use tower_layer::Layer as _;
 
@@ -116,8 +114,7 @@ impl Process {
                     PermissionChange::new(Some((&*name).into()), [Permission::FilesystemRead]);
                 self.governance.permissions().approve(&ann(), change).await.unwrap();
             } else {
-                let allow = AccessPermission::Allow;
-                let grant = AccessGrantParams::new(EntryType::ServerGrant, name, "files", allow);
+                let grant = AccessGrantParams::allow(name, "files");
                 self.governance.access().grant(&ann(), grant).await.unwrap();
             }
         }
@@ -127,7 +124,7 @@ impl Process {
         let name = name(number);
         match kind {
             Kind::Access => {
-                let revoke = AccessRevokeParams::new(name, "files", EntryType::ServerGrant);
+                let revoke = AccessRevokeParams::server_grant(name, "files");
                 self.governance.access().revoke(&ann(), revoke).await.unwrap();
             }
             Kind::Permission => {
@@ -231,10 +228,7 @@ async fn a_grant_ends_everywhere_at_its_time_and_not_before() {
     let begun = SystemTime::now();
     let end = |number: u64| begun + first + Duration::from_millis(number * 40);
     for number in 0..ROUNDS {
-        let allow = AccessPermission::Allow;
-        let mut grant =
-            AccessGrantParams::new(EntryType::ServerGrant, name(number), "files", allow);
-        grant.expires_at = Some(Timestamp::from(end(number)));
+        let grant = AccessGrantParams::allow(name(number), "files").until(end(number));
         here.governance.access().grant(&ann(), grant).await.unwrap();
     }
     let mut there = ChildTest::start("two_processes::child", "Expiry", folder.path());

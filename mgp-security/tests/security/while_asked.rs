@@ -10,8 +10,8 @@ use mgp_security::{
     PermissionChange, Policies, Question, QuestionSubject, Requirement, ServerPolicy,
 };
 use mgp_types::mgp::{
-    AccessGrantParams, AccessRevokeParams, DefaultPolicy, EntryType, GrantDecision, Permission,
-    RiskLevel, Validator,
+    AccessGrantParams, AccessRevokeParams, DefaultPolicy, GrantDecision, Permission, RiskLevel,
+    Validator,
 };
 use mgp_types::service::{
     Call, Context, MemoryAudit, Method, Params, Principal, Reply, ServerId, Stack, WaitMark, mock,
@@ -131,6 +131,20 @@ impl World {
         Self { governance, person, audit, client, lists, announces, announces_calls, listings, ran }
     }
 
+    /// Creates a world whose caller has access to the server.
+    async fn with_access() -> Self {
+        let world = Self::new();
+        world.grant_access(None).await;
+        world
+    }
+
+    /// Creates a world whose caller has access, and whose server announces a change with each answer.
+    async fn announcing() -> Self {
+        let world = Self::with_access().await;
+        world.announces.store(usize::MAX, Ordering::Relaxed);
+        world
+    }
+
     async fn grant_access(&self, until: Option<SystemTime>) {
         let mut grant = AccessGrantParams::allow("local", "disk");
         grant.expires_at = until.map(Into::into);
@@ -138,7 +152,7 @@ impl World {
     }
 
     async fn revoke_access(&self) {
-        let revoke = AccessRevokeParams::new("local", "disk", EntryType::ServerGrant);
+        let revoke = AccessRevokeParams::server_grant("local", "disk");
         self.governance.access().revoke(&operator(), revoke).await.unwrap();
     }
 
@@ -182,8 +196,7 @@ const QUESTIONS: [usize; 2] = [1, 2];
 
 #[tokio::test]
 async fn an_approved_call_that_may_still_run_runs() {
-    let mut world = World::new();
-    world.grant_access(None).await;
+    let mut world = World::with_access().await;
     let call = world.ask(2).await;
     world.person.permits.add_permits(1);
     call.await.unwrap().unwrap();
@@ -193,8 +206,7 @@ async fn an_approved_call_that_may_still_run_runs() {
 #[tokio::test]
 async fn access_that_was_revoked_while_an_approver_was_asked_does_not_count() {
     for question in QUESTIONS {
-        let mut world = World::new();
-        world.grant_access(None).await;
+        let mut world = World::with_access().await;
         let call = world.ask(question).await;
         world.revoke_access().await;
         world.person.permits.add_permits(2);
@@ -218,8 +230,7 @@ async fn access_that_ended_while_an_approver_was_asked_does_not_count() {
 #[tokio::test]
 async fn a_definition_that_changed_while_an_approver_was_asked_is_not_called() {
     for question in QUESTIONS {
-        let mut world = World::new();
-        world.grant_access(None).await;
+        let mut world = World::with_access().await;
         let call = world.ask(question).await;
         world.change_definition().await;
         world.person.permits.add_permits(2);
@@ -231,8 +242,7 @@ async fn a_definition_that_changed_while_an_approver_was_asked_is_not_called() {
 #[tokio::test]
 async fn a_list_that_went_stale_while_an_approver_was_asked_is_not_trusted() {
     for question in QUESTIONS {
-        let mut world = World::new();
-        world.grant_access(None).await;
+        let mut world = World::with_access().await;
         let call = world.ask(question).await;
         world.governance.definitions().mark_stale(&disk());
         world.person.permits.add_permits(2);
@@ -243,8 +253,7 @@ async fn a_list_that_went_stale_while_an_approver_was_asked_is_not_trusted() {
 #[tokio::test]
 async fn a_change_that_was_announced_while_a_list_was_read_is_not_lost() {
     for is_first in [true, false] {
-        let mut world = World::new();
-        world.grant_access(None).await;
+        let mut world = World::with_access().await;
         if !is_first {
             world.client.request("tools/list", "{}").await.unwrap();
         }
@@ -255,9 +264,8 @@ async fn a_change_that_was_announced_while_a_list_was_read_is_not_lost() {
         assert_eq!(world.listings.load(Ordering::Relaxed), listings + 1, "{is_first}");
         call.abort();
     }
-    // A call that lists the tools itself lists them again.
-    let mut world = World::new();
-    world.grant_access(None).await;
+    // If the server announces a change while a call itself lists the tools, the call lists them once more.
+    let mut world = World::with_access().await;
     world.announces.store(1, Ordering::Relaxed);
     let call = world.ask(2).await;
     assert_eq!(world.listings.load(Ordering::Relaxed), 2);
@@ -267,44 +275,34 @@ async fn a_change_that_was_announced_while_a_list_was_read_is_not_lost() {
 
 #[tokio::test]
 async fn tools_of_a_server_that_announces_a_change_with_each_answer_can_be_called() {
-    let mut world = World::new();
-    world.grant_access(None).await;
-    world.announces.store(usize::MAX, Ordering::Relaxed);
+    let mut world = World::announcing().await;
     let call = world.ask(2).await;
     assert_eq!(world.listings.load(Ordering::Relaxed), 2);
     world.person.permits.add_permits(1);
     call.await.unwrap().unwrap();
 
-    let mut world = World::new();
-    world.grant_access(None).await;
-    world.announces.store(usize::MAX, Ordering::Relaxed);
+    let mut world = World::announcing().await;
     let call = world.ask(2).await;
     world.governance.definitions().mark_stale(&disk());
     world.person.permits.add_permits(1);
     call.await.unwrap().unwrap();
     assert_eq!(world.listings.load(Ordering::Relaxed), 4, "announced again");
 
-    let mut world = World::new();
-    world.grant_access(None).await;
-    world.announces.store(usize::MAX, Ordering::Relaxed);
+    let mut world = World::announcing().await;
     let call = world.ask(2).await;
     *world.lists.lock().unwrap() = [OTHER; 2];
     world.governance.definitions().mark_stale(&disk());
     world.person.permits.add_permits(1);
     world.refused(call.await.unwrap(), 4002, "changed while a person was asked");
 
-    let mut world = World::new();
-    world.grant_access(None).await;
-    world.announces.store(usize::MAX, Ordering::Relaxed);
+    let mut world = World::announcing().await;
     *world.lists.lock().unwrap() = [TOOL, OTHER];
     let outcome = world.client.call("tools/call", CALL).await;
     world.refused(outcome, 4002, "two lists");
 
-    let mut world = World::new();
-    world.grant_access(None).await;
-    world.announces.store(usize::MAX, Ordering::Relaxed);
+    let mut world = World::announcing().await;
     let definitions = world.governance.definitions().clone();
-    // The kernel reviews a list after it has received it.
+    // The server announces a change while the kernel reviews a list that it has received.
     world.governance.definitions().restrict(move |server, _| {
         definitions.mark_stale(server);
         None
@@ -316,8 +314,7 @@ async fn tools_of_a_server_that_announces_a_change_with_each_answer_can_be_calle
 
 #[tokio::test]
 async fn false_announcements_delay_no_call_and_refuse_none_that_waited() {
-    let mut world = World::new();
-    world.grant_access(None).await;
+    let mut world = World::with_access().await;
     world.person.permits.add_permits(10);
     world.announces.store(usize::MAX, Ordering::Relaxed);
     world.announces_calls.store(true, Ordering::Relaxed);
@@ -344,8 +341,7 @@ async fn false_announcements_delay_no_call_and_refuse_none_that_waited() {
 
 #[tokio::test]
 async fn previews_use_the_last_list_of_a_server_that_has_announced_a_change() {
-    let mut world = World::new();
-    world.grant_access(None).await;
+    let mut world = World::with_access().await;
     world.governance.permissions().approve(&operator(), World::shell()).await.unwrap();
     world.client.request("tools/list", "{}").await.unwrap();
     world.governance.definitions().mark_stale(&disk());
@@ -360,8 +356,7 @@ async fn previews_use_the_last_list_of_a_server_that_has_announced_a_change() {
 
 #[tokio::test]
 async fn a_permission_that_was_revoked_while_a_person_confirmed_does_not_count() {
-    let mut world = World::new();
-    world.grant_access(None).await;
+    let mut world = World::with_access().await;
     let call = world.ask(2).await;
     world.governance.permissions().revoke(&operator(), World::shell()).await.unwrap();
     world.person.permits.add_permits(1);
@@ -371,8 +366,7 @@ async fn a_permission_that_was_revoked_while_a_person_confirmed_does_not_count()
 
 #[tokio::test]
 async fn a_permission_that_ended_while_a_person_confirmed_does_not_count() {
-    let mut world = World::new();
-    world.grant_access(None).await;
+    let mut world = World::with_access().await;
     let end = SystemTime::now() + Duration::from_millis(400);
     world.governance.permissions().approve(&operator(), World::shell().until(end)).await.unwrap();
     let call = world.ask(1).await;
@@ -383,8 +377,7 @@ async fn a_permission_that_ended_while_a_person_confirmed_does_not_count() {
 
 #[tokio::test]
 async fn an_entry_that_spared_the_confirmation_and_was_revoked_does_not_count_for_a_waiting_call() {
-    let mut world = World::new();
-    world.grant_access(None).await;
+    let mut world = World::with_access().await;
     world.governance.permissions().approve(&operator(), World::shell()).await.unwrap();
     let sparing = AccessGrantParams::allow("local", "disk").tool("wipe").without_confirmation();
     world.governance.access().grant(&operator(), sparing).await.unwrap();

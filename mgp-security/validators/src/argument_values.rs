@@ -21,7 +21,7 @@ pub(crate) struct Leaf<'a> {
 }
 
 impl<'a> Leaf<'a> {
-    /// Returns the leaf's key.
+    /// Returns the innermost key of the value, or an empty text if there is none.
     pub(crate) fn key(&self) -> &'a str {
         self.keys.last().copied().unwrap_or_default()
     }

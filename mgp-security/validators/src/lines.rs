@@ -9,14 +9,15 @@ use std::{collections::BTreeMap, net::IpAddr};
 /// The kind of a test case, i.e. the validator that judges it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CaseKind {
-    /// `input` is a command, or the arguments of a call.
+    /// The member `input` is a command, or the arguments of a call.
     Sandbox,
-    /// `kind` is `url`, `host` or `args`; `resolve`, `resolve_seq` and `redirect_chain` simulate the answers of the
-    /// network. Without the first two, names are not resolved.
+    /// The member `kind` is `url`, `host` or `args`; `resolve`, `resolve_seq` and `redirect_chain` simulate the answers
+    /// of the network. Without the first two, names are not resolved.
     NetworkRestricted,
-    /// `input` has `tool`, `arguments` and `trust_level`.
+    /// The member `input` has `tool`, `arguments` and `trust_level`.
     Readonly,
-    /// `input` is code, with `language`, `level`, and `config`, the name of the lists to use.
+    /// The member `input` is code. The other members are `language`, `level`, and `config`, the name of the lists to
+    /// use.
     CodeSafety,
 }
 
@@ -149,7 +150,7 @@ fn network(case: &Value) -> Result<(), String> {
         (None, Some(resolve)) => vec![addresses(resolve)?],
         _ => Vec::new(),
     };
-    // Without answers of the network, names are judged by their text, as in a kernel.
+    // If the test case gives no addresses, host names are judged by their text, as in a kernel without a resolver.
     let is_resolved = ["resolve", "resolve_seq"].iter().any(|name| case.get(*name).is_some());
     let answers = is_resolved.then(|| Answers(rounds.first().cloned().unwrap_or_default()));
     let rules = match &answers {

@@ -209,22 +209,24 @@ fn garbage_of_64_kib_is_rejected_soon() {
     }
 }
 
+/// Returns `count` lines of code; `line` creates each line from its number.
+fn lines(count: usize, line: &dyn Fn(usize) -> String) -> String {
+    (0..count).map(|at| line(at) + "\n").collect()
+}
+
 #[test]
 fn long_names_and_chains_of_aliases_stay_quick() {
-    let aliases: String = (0..2_000).map(|at| format!("a{} = a{at}\n", at + 1)).collect();
+    let aliases = lines(2_000, &|at| format!("a{} = a{at}", at + 1));
     code("python", &format!("import os\na0 = os\n{aliases}"));
-    let doubled: String = (0..60).map(|at| format!("s{} = s{at} + s{at}\n", at + 1)).collect();
+    let doubled = lines(60, &|at| format!("s{} = s{at} + s{at}", at + 1));
     code("python", &format!("s0 = 'xxxxxxxxxxxxxxxx'\n{doubled}"));
-    let choices: String = (0..200).map(|at| format!("x = 'a{at}' + x\n")).collect();
+    let choices = lines(200, &|at| format!("x = 'a{at}' + x"));
     code("python", &format!("x = ''\n{choices}"));
     code("javascript", &format!("let x = ''\n{}", choices.replace('\'', "`")));
 }
 
 #[test]
 fn python_that_computes_long_or_many_values_is_judged_soon() {
-    let lines = |count: usize, line: &dyn Fn(usize) -> String| -> String {
-        (0..count).map(|at| line(at) + "\n").collect()
-    };
     let text = format!("t = '{}'\n", "x".repeat(4_000));
     let texts = lines(13, &|at| format!("t = '{at}{}'", "x".repeat(4_000)));
     for code_text in [
@@ -284,9 +286,6 @@ fn the_longest_python_is_judged_soon() {
 
 #[test]
 fn javascript_that_computes_long_or_many_values_is_judged_soon() {
-    let lines = |count: usize, line: &dyn Fn(usize) -> String| -> String {
-        (0..count).map(|at| line(at) + "\n").collect()
-    };
     let text = format!("t = '{}'\n", "x".repeat(4_000));
     let texts = lines(13, &|at| format!("t = '{at}{}'", "x".repeat(4_000)));
     let key = "k = c ? 'a' : c ? 'b' : c ? 'c' : 'd'\n".to_owned();

@@ -9,13 +9,14 @@ const MAX_PATTERN: usize = 1 << 20;
 /// The maximum length of the reason that a failed check reports, in bytes.
 const MAX_REASON: usize = 300;
 
-/// Compiles a schema.
+/// Compiles a schema to a validator.
 ///
 /// # Errors
 /// Returns the reason why the value is not a usable schema.
 pub(crate) fn compile(schema: &Value) -> Result<Validator, String> {
     let linear = PatternOptions::regex().size_limit(MAX_PATTERN).dfa_size_limit(MAX_PATTERN);
-    // JSON Schema permits lookaround and references to groups, which only this engine supports.
+    // JSON Schema permits lookaround and references to groups, which only the engine of `fancy_regex` supports. It is
+    // used only if the schema does not compile with the linear engine.
     let any = PatternOptions::fancy_regex().size_limit(MAX_PATTERN).dfa_size_limit(MAX_PATTERN);
     let options = || jsonschema::options().should_validate_formats(false);
     let linear = options().with_pattern_options(linear).build(schema);

@@ -1,4 +1,4 @@
-//! The parsed definition of a tool, for comparison, export and documentation.
+//! The parsed definition of a tool, from which this crate derives differences, exports and specifications.
 
 use mgp_types::canonical_hash;
 use mgp_types::mcp::{self, ToolIdempotency};
@@ -16,7 +16,8 @@ pub struct Contract {
     pub output: Option<Value>,
     /// The whole definition, including the members that have no field in this type.
     pub definition: Value,
-    /// `false` if the definition has only the parts that a specification contains.
+    /// `true` if the definition is complete; `false` if it was read from a specification in Markdown, which contains
+    /// only some parts of a definition.
     pub(crate) is_whole: bool,
 }
 
@@ -31,13 +32,13 @@ impl Contract {
         Some(Self { name, input, output, definition, is_whole: true })
     }
 
-    /// Returns a text member of the definition; an empty text if it is absent.
+    /// Returns the text of a member of the definition; an empty text if the member is absent or not a text.
     #[must_use]
     pub fn text(&self, member: &str) -> &str {
         self.definition.get(member).and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// Returns the description, or an empty text.
+    /// Returns the description of the tool; an empty text if it has none.
     #[must_use]
     pub fn description(&self) -> &str {
         self.text("description")
@@ -68,8 +69,8 @@ impl Contract {
         given.unwrap_or(matches!(hint, "destructiveHint" | "openWorldHint"))
     }
 
-    /// Returns the declared effect of repeated calls: from `_meta.idempotency`, else from the hints; `None` if nothing
-    /// is declared.
+    /// Returns the declared effect of repeated calls: the one in `_meta.idempotency`, or else the one that the MCP
+    /// hints declare. Returns `None` if neither declares it.
     #[must_use]
     pub fn idempotency(&self) -> Option<ToolIdempotency> {
         let declared = self.meta("idempotency").and_then(Value::as_str).map(ToolIdempotency::from);
@@ -85,14 +86,15 @@ impl Contract {
         }
     }
 
-    /// Returns the security metadata: the member `security`, else its copy in `_meta`.
+    /// Returns the security metadata: the member `security` of the definition, or else its copy in `_meta`.
     #[must_use]
     pub fn security(&self) -> Option<&Value> {
         let copy = || self.meta(mcp::key::MGP)?.get("security");
         self.definition.get("security").or_else(copy)
     }
 
-    /// Returns a member that another specification defines: from `_meta`, or else from the definition itself.
+    /// Returns a member that MCP does not define (e.g. `required_scopes`): the one in `_meta`, or else the one in the
+    /// definition itself.
     pub(crate) fn meta_or_member(&self, name: &str) -> Option<&Value> {
         self.meta(name).or_else(|| self.definition.get(name))
     }

@@ -1,5 +1,8 @@
 //! Generates example values that are valid for a JSON Schema.
 
+use std::collections::HashSet;
+
+use jsonschema::Validator;
 use serde_json::{Map, Number, Value};
 
 use crate::checker;
@@ -19,7 +22,7 @@ const MAX_PARTS: usize = 20_000;
 #[error("no example was found for the schema: {0}; add one under `examples`")]
 pub struct NoExample(String);
 
-/// The members that an example contains.
+/// The choice of the members that an example contains.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Size {
     /// The example contains only required members.
@@ -116,7 +119,8 @@ impl Generator<'_> {
         Some(merged)
     }
 
-    /// Returns a value that the schema itself contains, e.g. an example or a default.
+    /// Returns a value that the schema itself contains, from `const`, the examples, the default or the `enum`; `None`
+    /// if it contains none.
     fn given(&self, members: &Map<String, Value>, schema: &Value) -> Option<Value> {
         if let Some(value) = members.get("const") {
             return Some(value.clone());
@@ -127,8 +131,10 @@ impl Generator<'_> {
             .chain(members.get("default"))
             .chain(listed("enum"));
         let is_listed = members.contains_key("enum");
-        let fits = |value: &&Value| is_valid(schema, self.root, value);
-        candidates.filter(|value| is_listed || !value.is_null()).find(fits).cloned()
+        let mut candidates = candidates.filter(|value| is_listed || !value.is_null()).peekable();
+        candidates.peek()?;
+        let validator = compiled(schema, self.root)?;
+        candidates.find(|value| validator.is_valid(value)).cloned()
     }
 
     fn choose(
@@ -138,6 +144,7 @@ impl Generator<'_> {
         choices: &[Value],
         depth: usize,
     ) -> Option<Value> {
+        let mut validator = None;
         choices.iter().find_map(|choice| {
             let mut merged = members.clone();
             merged.remove(keyword);
@@ -147,7 +154,9 @@ impl Generator<'_> {
                 return None;
             }
             let value = self.value(&Value::Object(merged), depth + 1)?;
-            is_valid(&Value::Object(members.clone()), self.root, &value).then_some(value)
+            let compile = || compiled(&Value::Object(members.clone()), self.root);
+            let validator = validator.get_or_insert_with(compile).as_ref()?;
+            validator.is_valid(&value).then_some(value)
         })
     }
 
@@ -198,7 +207,8 @@ impl Generator<'_> {
                     distinct(schema, self.root, &items)?
                 }
                 Some(item) => item,
-                // No further item is possible, e.g. because a recursive schema is nested too deeply: end the list.
+                // No value for a further item was found, e.g. because a recursive schema is nested too deeply. The list
+                // is complete if it has enough items.
                 None if at >= min => break,
                 None => return None,
             };
@@ -267,8 +277,9 @@ fn add(merged: &mut Map<String, Value>, other: &Value) {
     }
 }
 
-/// Returns whether a value is valid for a schema; references in the schema refer to `root`.
-fn is_valid(schema: &Value, root: &Value, value: &Value) -> bool {
+/// Compiles a part of the schema `root`, so that its references to definitions of `root` work; `None` if the part is
+/// not usable. Compiling takes long, so callers should compile a schema once, and check all candidates with the result.
+fn compiled(schema: &Value, root: &Value) -> Option<Validator> {
     let mut schema = schema.clone();
     if let Some(members) = schema.as_object_mut() {
         for keyword in ["$defs", "definitions"] {
@@ -277,11 +288,13 @@ fn is_valid(schema: &Value, root: &Value, value: &Value) -> bool {
             }
         }
     }
-    checker::compile(&schema).is_ok_and(|schema| schema.is_valid(value))
+    checker::compile(&schema).ok()
 }
 
-/// Returns a valid value that differs from all `items`, if one is found.
+/// Returns a value that fits the schema and differs from all `items`; `None` if no such value is found.
 fn distinct(schema: &Value, root: &Value, items: &[Value]) -> Option<Value> {
+    let validator = compiled(schema, root)?;
+    let known: HashSet<&Value> = items.iter().collect();
     let listed = schema.get("enum").and_then(Value::as_array).into_iter().flatten().cloned();
     let start = schema.get("minimum").and_then(Value::as_i64).unwrap_or(0);
     let numbers = (0_i64..).take(items.len() + 1).map(|at| Value::from(start.saturating_add(at)));
@@ -290,7 +303,7 @@ fn distinct(schema: &Value, root: &Value, items: &[Value]) -> Option<Value> {
     let texts = (0..=items.len()).map(|at| Value::String(format!("{at:a>width$}")));
     let others = [Value::Bool(false), Value::Bool(true), Value::Null];
     let mut candidates = listed.chain(numbers).chain(texts).chain(others);
-    candidates.find(|value| !items.contains(value) && is_valid(schema, root, value))
+    candidates.find(|value| !known.contains(&value) && validator.is_valid(value))
 }
 
 fn length(members: &Map<String, Value>, name: &str) -> Option<usize> {
@@ -358,7 +371,8 @@ fn number(members: &Map<String, Value>, is_integer: bool) -> Option<Value> {
         (_, Some(high)) if high < 1.0 => high,
         _ => 1.0,
     };
-    // The two exclusive bounds might be close to each other, so the value in the middle is used.
+    // The two exclusive bounds might be so close to each other that no round number is between them, so the number in
+    // the middle is used.
     if let (Some(low), Some(high)) = (bound("exclusiveMinimum"), bound("exclusiveMaximum"))
         && !is_integer
         && (value <= low || value >= high)

@@ -31,13 +31,14 @@ pub struct LockedServer {
     /// The path at which the program was found; it is not stored in lock files.
     #[serde(skip)]
     pub program_path: Option<String>,
-    /// The package that a runner such as `npx` or `uvx` starts.
+    /// The package that a runner such as `npx` or `uvx` starts; for any other program, the code files that its
+    /// arguments name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub package: Option<LockedPackage>,
-    /// The code, other than the package, that the arguments of a runner name.
+    /// The code files, other than the package, that the arguments of a runner name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub script: Option<LockedPackage>,
-    /// The definitions of the server's tools.
+    /// The definitions of the server's tools, as they were reviewed.
     pub tools: Vec<Value>,
 }
 
@@ -46,7 +47,7 @@ pub struct LockedServer {
 pub struct LockedPackage {
     /// The kind of package: `npm`, `pypi`, or `file` for code that arguments name.
     pub kind: String,
-    /// The name of the package, or of the first file.
+    /// The name of the package or, for code, of the first file.
     pub name: String,
     /// The installed version of the package; for code, the number of further files, if there are any.
     pub version: String,
@@ -66,7 +67,7 @@ pub struct LockDrift {
 }
 
 impl LockFile {
-    /// Creates a lock file of servers.
+    /// Creates a lock file with these servers, by their ids.
     #[must_use]
     pub fn new(servers: BTreeMap<String, LockedServer>) -> Self {
         Self { lock_version: FORMAT, servers }
@@ -111,7 +112,7 @@ impl LockFile {
 }
 
 impl LockedServer {
-    /// Returns the locked tools.
+    /// Returns the server's tools as the lock file has them.
     #[must_use]
     pub fn contracts(&self) -> Vec<Contract> {
         self.tools.iter().cloned().filter_map(Contract::from_definition).collect()
@@ -142,12 +143,12 @@ impl LockedServer {
         changes
     }
 
-    /// Returns the tools that differ from the locked ones.
+    /// Returns the differences of the current tools `now` from the locked ones; only tools that differ are included.
     #[must_use]
     pub fn changed_tools(&self, now: &[Contract]) -> Vec<ToolDifference> {
         let locked = self.contracts();
         let mut found = compare_all(&locked, now);
-        // Also report a change that the comparison does not judge, e.g. of an unknown member.
+        // Also report a tool of which only members changed that `compare_all` does not know.
         for tool in now {
             let is_same = |old: &&Contract| old.name == tool.name && old.hash() != tool.hash();
             let is_told = found.iter().any(|difference| difference.tool == tool.name);
@@ -183,8 +184,9 @@ fn change_of_package(
     }
 }
 
-/// Returns descriptions of the code files of two entries if they differ: a file was added or removed, or an older
-/// version of this program wrote one of the entries.
+/// Returns descriptions of the code files of two entries if their lists of files differ, because a file was added or
+/// removed. They also differ if an older version of this program, which did not count the files, wrote one of the
+/// entries.
 fn other_files(
     old: Option<&LockedPackage>,
     now: Option<&LockedPackage>,

@@ -2,10 +2,14 @@
 
 use std::collections::HashSet;
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value, json};
 
 use crate::contract::Contract;
 use crate::example::examples;
+
+/// The characters that are escaped in a segment of a path (RFC 3986 §2.3).
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// Returns an OpenAPI 3.1 document in which each tool is a `POST` to `/tools/NAME`.
 #[must_use]
@@ -24,7 +28,7 @@ pub fn openapi(title: &str, version: &str, tools: &[Contract]) -> Value {
         let id = free_key(&format!("tool_{}", key_of(&tool.name, '_')), |id| ids.contains(id));
         operation["operationId"] = id.as_str().into();
         ids.insert(id);
-        let path = format!("/tools/{}", path_segment(&tool.name));
+        let path = format!("/tools/{}", utf8_percent_encode(&tool.name, ESCAPED));
         paths.insert(path, json!({ "post": operation }));
     }
     json!({
@@ -68,7 +72,7 @@ fn operation(tool: &Contract, input: &str) -> Value {
     operation
 }
 
-/// The responses other than 200: status, name and description.
+/// The responses other than 200, each with its status, name and description.
 const FAILURES: &[(&str, &str, &str)] = &[
     ("400", "ValidationError", "The arguments do not fit the schema."),
     ("401", "Unauthorized", "The key is missing or unknown."),
@@ -162,7 +166,8 @@ impl Schemas {
     }
 }
 
-/// Returns a key that is not taken yet, with a number if necessary: replaced characters can make two names equal.
+/// Returns a key for a component that is not taken yet, with a number at its end if necessary. Two names can become
+/// equal when characters that a key must not contain are replaced.
 fn free_key(wanted: &str, is_taken: impl Fn(&str) -> bool) -> String {
     let mut key = wanted.to_owned();
     let mut number = 2;
@@ -173,8 +178,8 @@ fn free_key(wanted: &str, is_taken: impl Fn(&str) -> bool) -> String {
     key
 }
 
-/// Rewrites the references within a schema, so that they point to the component of the schema, or to the components of
-/// its moved definitions.
+/// Rewrites the references within a schema. They then point to the component with the key `key`, or to the components
+/// to which the definitions of the schema were `moved`.
 fn redirect(part: &mut Value, key: &str, moved: &[(String, String)]) {
     match part {
         Value::Array(parts) => parts.iter_mut().for_each(|part| redirect(part, key, moved)),
@@ -206,19 +211,6 @@ fn key_of(name: &str, separator: char) -> String {
     name.chars().map(|c| if permits(c) { c } else { '_' }).collect()
 }
 
-fn path_segment(name: &str) -> String {
-    let mut segment = String::new();
-    for byte in name.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            segment.push(char::from(byte));
-        } else {
-            segment.push('%');
-            segment.push_str(&mgp_types::to_hex(&[byte]).to_ascii_uppercase());
-        }
-    }
-    segment
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -245,7 +237,7 @@ mod tests {
         assert_eq!(input["properties"]["q"]["$ref"], "#/components/schemas/a.find.input.q_x");
         assert_eq!(schemas["a.find.input.q_x"], json!({ "type": "string" }));
         assert!(input.get("$schema").is_none() && input.get("$defs").is_none());
-        // Two tools whose names become equal still have separate operations and schemas.
+        // Also two tools whose names become equal get separate operations and schemas.
         let other = &document["paths"]["/tools/b_find"]["post"];
         assert_eq!(other["operationId"], "tool_b_find_2");
         let body = &other["requestBody"]["content"]["application/json"]["schema"]["$ref"];

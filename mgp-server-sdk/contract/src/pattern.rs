@@ -25,7 +25,7 @@ pub(crate) fn text_for(pattern: &str, min: usize) -> Option<String> {
         }
         more = (more + 1).max(more + more / 8);
     }
-    // A pattern without anchors matches any part of a text, so the text can simply be extended.
+    // A pattern without `$` at its end also matches longer texts, so the text can simply be extended.
     let is_anchored = pattern.ends_with('$') && !pattern.ends_with("\\$");
     if !is_anchored {
         let missing = min.saturating_sub(text.chars().count());
@@ -34,7 +34,8 @@ pub(crate) fn text_for(pattern: &str, min: usize) -> Option<String> {
     Some(text)
 }
 
-/// Appends a text that matches a part of the pattern; repeats each repeated part `more` times more than necessary.
+/// Appends a text that matches `hir`, a part of the pattern. Each repetition has `more` more rounds than necessary.
+/// Returns `None` if the part is not supported, or the text becomes too long.
 fn push(hir: &Hir, more: usize, text: &mut String) -> Option<()> {
     if text.len() > MAX_TEXT {
         return None;
@@ -58,7 +59,7 @@ fn push(hir: &Hir, more: usize, text: &mut String) -> Option<()> {
     Some(())
 }
 
-/// Returns a character of a class, if possible a letter or digit.
+/// Returns a character of a character class, if possible a letter or a digit.
 fn character_of(class: &Class) -> Option<char> {
     match class {
         Class::Unicode(class) => {

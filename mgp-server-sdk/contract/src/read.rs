@@ -36,8 +36,8 @@ pub enum ReadError {
     TooMany,
 }
 
-/// Reads tools from any of these forms: a result of `tools/list`, a reply that contains it, a catalogue, a list, a
-/// single tool, a lock file, a specification in Markdown.
+/// Reads tools from JSON or Markdown. JSON may be a result of `tools/list`, a reply that contains it, a catalogue, a
+/// list of tools, a single tool, or a lock file. Markdown must be a specification.
 ///
 /// # Errors
 /// [`ReadError`] if the text has none of these forms.
@@ -46,7 +46,7 @@ pub fn read_contracts(text: &str) -> Result<Vec<Contract>, ReadError> {
         Ok(value) => value,
         Err(error) => {
             let document = read_spec(text);
-            // A tool that is left out would count as removed, or as not required.
+            // Do not simply leave out a tool that cannot be read: a comparison would report it as removed.
             return match document.unread {
                 _ if document.contracts.is_empty() => Err(ReadError::Syntax(error.to_string())),
                 Some(line) => Err(ReadError::Unread(line)),

@@ -12,16 +12,16 @@ use crate::diff::Bump;
 pub fn required_version(old: &Version, bump: Bump) -> Version {
     let (major, minor, patch) = (old.major, old.minor, old.patch);
     if bump != Bump::None && !old.pre.is_empty() {
-        // The lowest version above 1.0.0-rc.1 is 1.0.0-rc.1.0.
+        // E.g. the lowest version above 1.0.0-rc.1 is 1.0.0-rc.1.0.
         let pre = Prerelease::new(&format!("{}.0", old.pre)).unwrap_or_else(|_| old.pre.clone());
         return Version { pre, ..Version::new(major, minor, patch) };
     }
     match (bump, major) {
         (Bump::None, _) => old.clone(),
-        (Bump::Major, 0) => Version::new(0, minor + 1, 0),
-        (Bump::Major, _) => Version::new(major + 1, 0, 0),
-        (Bump::Minor, 1..) => Version::new(major, minor + 1, 0),
-        (Bump::Minor | Bump::Patch, _) => Version::new(major, minor, patch + 1),
+        (Bump::Major, 0) => Version::new(0, minor.saturating_add(1), 0),
+        (Bump::Major, _) => Version::new(major.saturating_add(1), 0, 0),
+        (Bump::Minor, 1..) => Version::new(major, minor.saturating_add(1), 0),
+        (Bump::Minor | Bump::Patch, _) => Version::new(major, minor, patch.saturating_add(1)),
     }
 }
 
@@ -46,6 +46,8 @@ mod tests {
         check("1.0.0-rc.1", Bump::None, "1.0.0-rc.1");
         check("1.0.0-rc.1", Bump::Major, "1.0.0-rc.1.0");
         check("0.2.3-alpha", Bump::Patch, "0.2.3-alpha.0");
+        let highest = "1.18446744073709551615.0";
+        check(highest, Bump::Minor, highest);
     }
 
     #[test]

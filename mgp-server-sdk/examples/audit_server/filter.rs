@@ -57,7 +57,9 @@ impl Span {
             None => Ok(None),
             Some(text) => match Timestamp::from(text).to_system_time() {
                 Some(time) => Ok(Some(time)),
-                None => Err(ToolError(format!("`{text}` is no time as 2026-03-04T05:06:07Z is"))),
+                None => {
+                    Err(ToolError(format!("`{text}` is not a time such as 2026-03-04T05:06:07Z")))
+                }
             },
         };
         Ok(Self { since: time(since)?, until: time(until)? })
@@ -86,7 +88,7 @@ impl Filter {
             None => 0,
             Some(cursor) => cursor
                 .parse()
-                .map_err(|_| ToolError(format!("`{cursor}` is no cursor of an answer")))?,
+                .map_err(|_| ToolError(format!("`{cursor}` is not the cursor of an answer")))?,
         };
         let limit = self.limit.unwrap_or(DEFAULT_LIMIT).clamp(1, MAX_LIMIT);
         let (mut page, mut bytes) = (Page::default(), 0);
@@ -95,7 +97,7 @@ impl Filter {
             bytes += if is_wanted { size(&event) } else { 0 };
             let is_full = page.events.len() == limit
                 || index - begin == MAX_READ
-                // A page always takes at least one event; otherwise the cursor could never pass a large event.
+                // A page has at least one event, even a very large one; otherwise the cursor could never move past it.
                 || bytes > MAX_PAGE_BYTES && !page.events.is_empty();
             if is_full {
                 page.next_cursor = Some(index.to_string());
@@ -128,7 +130,7 @@ impl Filter {
     }
 }
 
-/// Returns whether an agent caused an event or is the subject of it.
+/// Returns whether an agent caused an event, or is the subject of it.
 fn is_about(event: &AuditEvent, agent: &str) -> bool {
     let acted = event.actor.kind == "agent" && event.actor.id == agent;
     let details = event.details.as_ref();

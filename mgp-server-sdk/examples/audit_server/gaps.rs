@@ -75,11 +75,12 @@ impl Gaps {
             for event in &events {
                 self.store(event);
             }
-            // The missing events before the last replayed one are lost, because the client no longer has them.
+            // Events that are still missing before the last replayed one are lost, because the client no longer has
+            // them.
             let until = events.last().and_then(|event| number(event)).unwrap_or(to);
             self.journal.give_up(from, until);
             if self.journal.missing().first() == Some(&(from, to)) {
-                // Nothing could be stored; the next event tries again.
+                // The gap is unchanged, because nothing could be stored. The next event starts another attempt.
                 break;
             }
         }

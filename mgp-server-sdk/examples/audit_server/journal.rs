@@ -170,7 +170,7 @@ impl JournalState {
         let mut line = serde_json::to_vec(event)?;
         line.push(b'\n');
         if let Err(error) = self.file.write_all(&line) {
-            // Remove the part of the line that was written, because the next line would otherwise be appended to it.
+            // Remove the incomplete line, because the next event would otherwise be appended to it.
             self.file.set_len(self.end)?;
             return Err(error);
         }
@@ -230,7 +230,7 @@ impl EventSource for Journal {
     }
 }
 
-/// Returns the sequence number of an event.
+/// Returns the sequence number of an event; `None` also for the highest number, which has no successor.
 pub(crate) fn number(event: &AuditEvent) -> Option<u64> {
-    event.mgp.as_ref()?.seq
+    event.mgp.as_ref()?.seq.filter(|seq| *seq < u64::MAX)
 }

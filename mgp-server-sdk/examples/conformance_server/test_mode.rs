@@ -9,7 +9,8 @@ use mgp_transport::http::HttpBody;
 use mgp_types::service::BoxFuture;
 use tower::{Layer, Service};
 
-/// A layer that passes requests with the header, and those for metadata, through an [`AuthLayer`]; others directly.
+/// A layer that passes a request through an [`AuthLayer`] if it has the header `X-Test-Mode: auth` or asks for
+/// metadata. It passes any other request directly to the inner service.
 #[derive(Clone, Debug)]
 pub(crate) struct TestModeLayer(pub(crate) AuthLayer);
 

@@ -1,4 +1,4 @@
-//! The parameters of a function: arguments of the tool, or extractors.
+//! The parameters of a function: each is an argument of the tool or an extractor.
 
 use proc_macro2::{TokenStream, TokenTree};
 use quote::{format_ident, quote};
@@ -30,19 +30,14 @@ pub(crate) enum Parameter {
 pub(crate) struct Field {
     name: Ident,
     ty: Type,
-    borrow: Borrow,
+    /// `true` if the function takes a reference, so that the generated code must keep the owned value until the
+    /// function has returned.
+    pub(crate) is_borrowed: bool,
     attributes: Vec<TokenStream>,
     default: Option<Expr>,
 }
 
-/// The way in which the function takes an argument: as a reference to the field (`Yes`) or as the field itself (`No`).
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Borrow {
-    Yes,
-    No,
-}
-
-/// The contents of `#[arg]` and `#[extract]`.
+/// The contents of the attributes `#[arg]` and `#[extract]` of a parameter.
 #[derive(Default)]
 struct ParameterAttributes {
     is_arg: bool,
@@ -73,7 +68,7 @@ impl Parameter {
             return Ok(Self::Extractor { ty: parameter.ty.clone(), is_args });
         }
         let name = name(&parameter.pat)?;
-        let (ty, borrow) = owned(&parameter.ty)?;
+        let (ty, is_borrowed) = owned(&parameter.ty)?;
         let description = parsed.description.as_ref().map(LitStr::value).or(description);
         let mut attributes: Vec<_> =
             description.iter().map(|text| quote!(#[doc = #text])).collect();
@@ -93,7 +88,7 @@ impl Parameter {
             }
             None => None,
         };
-        Ok(Self::Argument(Box::new(Field { name, ty, borrow, attributes, default })))
+        Ok(Self::Argument(Box::new(Field { name, ty, is_borrowed, attributes, default })))
     }
 }
 
@@ -106,14 +101,8 @@ impl Field {
 
     /// Returns the expression that passes the argument to the function.
     pub(crate) fn expression(&self, arguments: &Ident) -> TokenStream {
-        let (name, and) = (&self.name, self.is_borrowed().then(|| quote!(&)));
+        let (name, and) = (&self.name, self.is_borrowed.then(|| quote!(&)));
         quote!(#and #arguments.#name)
-    }
-
-    /// Returns whether the function borrows the argument; if so, the owned value must exist until the function has
-    /// returned.
-    pub(crate) fn is_borrowed(&self) -> bool {
-        self.borrow == Borrow::Yes
     }
 
     /// Returns the function that computes the default, or `None` if the argument has no default expression.
@@ -209,8 +198,8 @@ fn name(pattern: &Pat) -> syn::Result<Ident> {
 }
 
 /// Returns the owned type of an argument's field (e.g. `String` for `&str`), and whether the function borrows it.
-fn owned(ty: &Type) -> syn::Result<(Type, Borrow)> {
-    let (owned, borrow) = match ty {
+fn owned(ty: &Type) -> syn::Result<(Type, bool)> {
+    let (owned, is_borrowed) = match ty {
         Type::Reference(reference) if reference.mutability.is_none() => {
             let owned = match &*reference.elem {
                 Type::Path(path) if path.path.is_ident("str") => {
@@ -222,9 +211,9 @@ fn owned(ty: &Type) -> syn::Result<(Type, Borrow)> {
                 }
                 other => other.clone(),
             };
-            (owned, Borrow::Yes)
+            (owned, true)
         }
-        other => (other.clone(), Borrow::No),
+        other => (other.clone(), false),
     };
     if matches!(owned, Type::ImplTrait(_)) {
         let message = "an argument needs a named type, because its schema comes from the type";
@@ -235,10 +224,10 @@ fn owned(ty: &Type) -> syn::Result<(Type, Borrow)> {
         let message = "an argument may be borrowed as a whole (`&str`, `&T`), but not in parts; use the owned type, e.g. `Option<String>`";
         return Err(syn::Error::new_spanned(ty, message));
     }
-    Ok((owned, borrow))
+    Ok((owned, is_borrowed))
 }
 
-/// Returns whether a token of a type is `&`, or contains one.
+/// Returns whether a token is `&`, or is a group that contains `&`.
 fn borrows(token: TokenTree) -> bool {
     match token {
         TokenTree::Punct(punct) => punct.as_char() == '&',

@@ -5,7 +5,7 @@ use syn::{Attribute, Expr, ExprLit, Lit, Meta};
 /// Returns the text of the doc comments among attributes; `None` if there are none.
 pub(crate) fn text(attributes: &[Attribute]) -> Option<String> {
     let lines: Vec<_> = attributes.iter().filter_map(line).collect();
-    // Removes the space that usually follows the slashes of a doc comment.
+    // Remove the space that usually follows the slashes of a doc comment.
     let lines = lines.iter().flat_map(|text| text.split('\n'));
     let lines: Vec<_> = lines.map(|line| line.strip_prefix(' ').unwrap_or(line)).collect();
     let text = lines.join("\n").trim().to_owned();

@@ -28,7 +28,7 @@ pub(crate) struct Function {
     is_async: bool,
     pub(crate) own: ReceiverKind,
     /// `true` for a function in an impl block, which is called as `Self::name`.
-    is_associated: bool,
+    pub(crate) is_associated: bool,
     parameters: Vec<Parameter>,
     output: ReturnType,
     /// The attributes `cfg` of the function.
@@ -83,11 +83,6 @@ impl Function {
         };
         function.check_parameters(signature)?;
         Ok(function)
-    }
-
-    /// Marks the function as an item of an impl block, so that it is called as `Self::name`.
-    pub(crate) fn set_associated(&mut self) {
-        self.is_associated = true;
     }
 
     /// Adds a prefix to the name of the tool.
@@ -148,8 +143,8 @@ impl Function {
         }
     }
 
-    /// Returns code that checks the types of the parameters and of the result at compile time. Its errors are more
-    /// precise than those of the builder's trait bounds.
+    /// Returns code that checks the types of the parameters and of the result at compile time. Errors of these checks
+    /// name the wrong type; those of the builder's trait bounds would name the whole function.
     pub(crate) fn checks(&self) -> TokenStream {
         let sdk = path::sdk();
         let extractors = self.parameters.iter().filter_map(|parameter| match parameter {
@@ -200,8 +195,8 @@ impl Function {
         quote!({ #check #tool })
     }
 
-    /// Returns a closure that is never called, and compiles only if the future of the function is `Send`: the error of
-    /// the compiler shows the value because of which it is not.
+    /// Returns a closure that is never called, and that compiles only if the future of the function is `Send`. If it is
+    /// not, the compiler's error names the value that the function keeps across an `await`.
     fn send_check(&self) -> TokenStream {
         let (sdk, this) = (path::sdk(), format_ident!("this", span = Span::mixed_site()));
         let (mut parameters, call) = self.call();
@@ -211,7 +206,7 @@ impl Function {
         quote!(let _ = |#(#parameters),*| #sdk::reexports::assert_send(#call);)
     }
 
-    /// Returns the parameters of a closure that receives the extractors, and the call of the function in it.
+    /// Returns the parameters of the closure that the builder receives, and the call of the function in this closure.
     fn call(&self) -> (Vec<TokenStream>, TokenStream) {
         let sdk = path::sdk();
         let arguments = format_ident!("arguments", span = Span::mixed_site());
@@ -250,7 +245,7 @@ impl Function {
         }
         let this = format_ident!("this", span = Span::mixed_site());
         let (closure_parameters, call) = self.call();
-        let borrows = self.fields().any(Field::is_borrowed);
+        let borrows = self.fields().any(|field| field.is_borrowed);
         if is_free && self.is_async && !self.options.json && !borrows {
             return quote!(|#(#closure_parameters),*| #call);
         }
@@ -345,7 +340,7 @@ fn returns_result(output: &ReturnType) -> bool {
     path.path.segments.last().is_some_and(|last| last.ident == "Result")
 }
 
-/// Returns whether a type has the same meaning outside of its function, i.e. contains neither `Self` nor `impl Trait`.
+/// Returns whether a type can be written outside of its function, i.e. contains neither `Self` nor `impl Trait`.
 fn is_nameable(ty: &Type) -> bool {
     fn is_free(tokens: TokenStream) -> bool {
         tokens.into_iter().all(|token| match token {

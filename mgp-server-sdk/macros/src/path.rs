@@ -1,4 +1,5 @@
-//! Paths in the generated code. All begin with the name of the SDK crate, so that its users need no other dependency.
+//! Paths in the generated code. All begin with the name of the SDK crate, so that crates that use the macros need no
+//! other dependency.
 
 use proc_macro2::TokenStream;
 use quote::quote;

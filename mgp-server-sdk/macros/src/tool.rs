@@ -1,4 +1,6 @@
 //! The attribute `#[tool]` on a function.
+//!
+//! `function.rs` generates the code of the tool, for `#[tools]` (`tools.rs`) too.
 
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -9,7 +11,7 @@ use crate::function::Function;
 use crate::options::Options;
 use crate::path;
 
-/// Returns the function that creates the tool.
+/// Expands a function with `#[tool]` to a function that returns the tool.
 pub(crate) fn expand(options: TokenStream, item: TokenStream) -> TokenStream {
     let function: ItemFn = match syn::parse2(item.clone()) {
         Ok(function) => function,
@@ -17,7 +19,8 @@ pub(crate) fn expand(options: TokenStream, item: TokenStream) -> TokenStream {
     };
     let (vis, ident, sdk) = (function.vis.clone(), function.sig.ident.clone(), path::sdk());
     write(options, function).unwrap_or_else(|error| {
-        // The function's name remains defined, so that one mistake causes only one compile error.
+        // Define a function of this name even after an error; otherwise each use of the name would cause a second
+        // error.
         let error = error.into_compile_error();
         quote! {
             #error
@@ -56,7 +59,7 @@ fn write(options: TokenStream, mut function: ItemFn) -> syn::Result<TokenStream>
     })
 }
 
-/// Returns whether an attribute belongs on the generated function: docs, `cfg` and `deprecated`. All others
+/// Returns whether an attribute must move to the generated function: docs, `cfg` and `deprecated` do, and all others
 /// stay on the original function.
 fn is_outside(attribute: &Attribute) -> bool {
     is_doc(attribute) || attribute.path().is_ident("cfg") || attribute.path().is_ident("deprecated")

@@ -63,7 +63,8 @@ fn write(options: TokenStream, block: &mut ItemImpl) -> syn::Result<TokenStream>
     Ok(into_tools(block, &found))
 }
 
-/// Parses a function with `#[tool]`, and removes the attribute; returns `None` for other functions.
+/// Parses a function of the block that has the attribute `#[tool]`, and removes this attribute; returns `None` for
+/// functions without it.
 fn read(method: &mut ImplItemFn, prefix: Option<&LitStr>) -> syn::Result<Option<Function>> {
     let Some(at) = method.attrs.iter().position(is_tool) else { return Ok(None) };
     let attribute = method.attrs.remove(at);
@@ -78,7 +79,7 @@ fn read(method: &mut ImplItemFn, prefix: Option<&LitStr>) -> syn::Result<Option<
     if let Some(prefix) = prefix {
         tool.prefix(prefix)?;
     }
-    tool.set_associated();
+    tool.is_associated = true;
     Ok(Some(tool))
 }
 
@@ -93,7 +94,8 @@ fn into_tools(block: &ItemImpl, tools: &[Function]) -> TokenStream {
     let this = format_ident!("this", span = Span::mixed_site());
     let list = format_ident!("list", span = Span::mixed_site());
     let uses_self = tools.iter().any(|tool| !matches!(tool.own, ReceiverKind::Nothing));
-    // The tools that use `self` can all be excluded by conditions, so the variable is also used without them.
+    // Use the variable once without a tool, because `cfg` might exclude all tools that use `self`, and the variable
+    // would then be unused.
     let shared = uses_self.then(|| {
         quote! {
             let #this = ::std::sync::Arc::new(self);
@@ -101,11 +103,12 @@ fn into_tools(block: &ItemImpl, tools: &[Function]) -> TokenStream {
         }
     });
     let each = tools.iter().map(|tool| {
-        // The block is expanded before its conditions are evaluated, so the code for the tool has the conditions too.
+        // This macro runs before the compiler evaluates the `cfg` attributes in the block, so the code for a tool
+        // repeats them.
         let conditions = &tool.conditions;
         let (arguments, expression) = (tool.arguments_type(), tool.expression());
-        // The checks are generated as items, which cannot use the generic parameters of the block, so a block with
-        // generic parameters gets no checks.
+        // The checks are items, and items cannot use the generic parameters of the block. So a block with such
+        // parameters gets no checks.
         let checks = block.generics.params.is_empty().then(|| tool.checks());
         quote! {
             #(#conditions)*

@@ -79,7 +79,7 @@ pub(crate) const PERMISSION: VariantNames = VariantNames {
 const SHORT_PERMISSIONS: [&str; 5] = ["shell", "network", "filesystem", "memory", "code"];
 
 impl VariantNames {
-    /// Returns the path of the variant that a value names.
+    /// Returns the path of the enum variant that `word` names; an unknown word is an error.
     pub(crate) fn variant(&self, word: &LitStr) -> syn::Result<TokenStream> {
         let text = word.value();
         match self.known.iter().find(|(one, _)| *one == text) {
@@ -100,7 +100,8 @@ impl VariantNames {
     }
 }
 
-/// Returns a permission: a standard one, a short name, or one in reverse-domain notation.
+/// Returns the expression of a permission, which is a standard permission, a short name, or a name in reverse-domain
+/// notation.
 pub(crate) fn permission(word: &LitStr) -> syn::Result<TokenStream> {
     let text = word.value();
     if PERMISSION.known.iter().any(|(one, _)| *one == text) {

@@ -83,8 +83,9 @@ impl Api {
             let Some(item) = resolve(&root, item) else { continue };
             for (key, method) in METHODS.iter().filter(|(key, _)| item[*key].is_object()) {
                 let operation = format!("{method} {path}");
-                // Without an address, the document has the address `/` (OpenAPI 3.1 §4.8.1). The operator can set
-                // another one later, so operations are left out only if the document has an address.
+                // A document without `servers` has the address `/` (OpenAPI 3.1 §4.8.1). The operator can set another
+                // address later, so an operation with an address of its own is left out only if the document has
+                // `servers`.
                 let document = api.described_url.as_deref();
                 let other =
                     other_url(document.unwrap_or("/"), &item[*key]["servers"], &item["servers"]);
@@ -242,14 +243,15 @@ impl Api {
     }
 }
 
-/// Returns the first operations that are left out, with the reasons, as the end of an error.
+/// Returns a text that names the first operations that are left out, with the reasons; errors append it to their
+/// messages.
 fn reasons(left_out: &[LeftOut]) -> String {
     let shown = |one: &LeftOut| format!("; `{}` is left out: {}", one.operation, one.why);
     left_out.iter().take(4).map(shown).collect()
 }
 
-/// Returns the error for a request without a usable response, without the address, whose query may contain a key. The
-/// API may have received the request.
+/// Returns the error for a request that got no usable response; the API may nevertheless have received the request. The
+/// error does not contain the URL, because its query may contain a key.
 fn failure(error: &FetchError) -> ToolError {
     let why = match error {
         FetchError::Forbidden { why, .. } | FetchError::Failed { why, .. } => why.as_str(),
@@ -265,11 +267,11 @@ fn value(text: &str) -> Result<Value, OpenApiError> {
     {
         return Ok(value);
     }
-    // Only `true` and `false` are booleans; in YAML 1.1, `y`, `no` and `on` were too.
+    // Read only `true` and `false` as booleans. In YAML 1.1, `y`, `no` and `on` were booleans too.
     let options = serde_saphyr::options! { strict_booleans: true };
     serde_saphyr::from_str_with_options(text, options).map_err(|error| {
         let error = error.to_string();
-        // The rest is advice for programmers.
+        // Cut off the rest of the message, which advises programmers how to configure the parser.
         let first = error.lines().next().and_then(|line| line.split(", set ").next());
         OpenApiError::Syntax(clip(first.unwrap_or_default(), 200))
     })
@@ -294,19 +296,21 @@ fn check_version(root: &Value) -> Result<(), OpenApiError> {
     }
 }
 
-/// Returns the first address in the document.
+/// Returns the address of the first entry of `servers` in the document.
 fn described_url(root: &Value) -> Option<String> {
     url_of(root["servers"].get(0)?)
 }
 
-/// Returns the first address that an operation, or else its path, lists; `None` if it lists no address, or also the
-/// address of the document.
+/// Returns the address of an operation if it differs from that of the document. It is the first entry of the
+/// operation's own `servers`, or else of those of its path. Returns `None` if there is no entry, or if one of the
+/// entries is the address of the document.
 fn other_url(document: &str, own: &Value, of_path: &Value) -> Option<String> {
     let mut servers = [own, of_path].into_iter().filter_map(Value::as_array);
     let servers = servers.find(|servers| !servers.is_empty())?;
     let mut urls = servers.iter().filter_map(url_of);
     let first = urls.next()?;
-    // The scheme of an address such as `//x.org` is that of the document.
+    // An address such as `//x.org` has the scheme of the document, so schemes are not compared if the document's
+    // address begins with `//`.
     let plain = |url: &str| {
         let rest = ["https:", "http:"].iter().find_map(|scheme| url.strip_prefix(*scheme));
         let url = rest.filter(|_| document.starts_with("//")).unwrap_or(url);

@@ -40,7 +40,7 @@ pub struct Operation {
     pub(crate) parameters: Vec<Parameter>,
     pub(crate) body: Option<Body>,
     pub(crate) schema: Value,
-    /// The own address of the operation, if the document has no address for all operations.
+    /// The address of this operation, if the document has no address but the operation has one.
     pub(crate) own_url: Option<String>,
 }
 
@@ -173,7 +173,7 @@ pub(crate) fn placeholders(path: &str) -> impl Iterator<Item = &str> {
     path.split('{').skip(1).filter_map(|rest| rest.split_once('}').map(|(name, _)| name))
 }
 
-/// The collector of an operation's arguments.
+/// A collector of the arguments of one operation, which become the arguments of its tool.
 struct Arguments<'a> {
     root: &'a Value,
     schemas: Schemas<'a>,
@@ -195,7 +195,8 @@ impl<'a> Arguments<'a> {
         }
     }
 
-    /// Adds the parameters of the operation, and those parameters of its path that the operation does not override.
+    /// Adds the parameters of the operation, and those of its path. A parameter of the operation replaces one of the
+    /// path with the same name and place.
     fn parameters(&mut self, of_path: &'a Value, own: &'a Value) -> Result<(), String> {
         let list = |value: &'a Value| value.as_array().map(Vec::as_slice).unwrap_or_default();
         let mut all: Vec<&'a Value> = Vec::new();
@@ -252,7 +253,7 @@ impl<'a> Arguments<'a> {
         Ok(())
     }
 
-    /// Adds an argument; returns its name.
+    /// Adds an argument to the tool's schema, and returns the name that it got there.
     fn argument(
         &mut self,
         name: &str,
@@ -286,8 +287,8 @@ impl<'a> Arguments<'a> {
         kinds.sort_by_key(|(kind, _)| BodyKind::preference(kind));
         let Some((name, content)) = kinds.first() else { return Ok(None) };
         let Some(kind) = BodyKind::read(name) else {
-            // Do not offer the operation without its body, even if the body is optional: such a call would do something
-            // else than its caller wants.
+            // Do not offer the operation at all, even if its body is optional: a call without the body would do
+            // something else than the caller wants.
             return Err(format!("its request body is `{name}`, which a tool cannot send"));
         };
         let described = body["description"].as_str();

@@ -10,17 +10,18 @@ use serde_json::{Map, Value};
 
 use crate::operation::{Operation, sent_path};
 
-/// The characters that are percent-encoded: all except those that are allowed everywhere (RFC 3986 §2.3).
+/// The characters that are percent-encoded: all characters except the unreserved ones (RFC 3986 §2.3).
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// The headers of a request for which neither the credentials nor the arguments have a value.
+/// The headers that are sent if neither the credentials nor the arguments set them.
 const USUAL_HEADERS: &[(&str, &str)] = &[
     ("accept", "application/json, text/*;q=0.9, */*;q=0.5"),
     // Some APIs refuse requests without this header.
     ("user-agent", concat!("mgp-openapi/", env!("CARGO_PKG_VERSION"))),
 ];
 
-/// The minimum length of a credential that is replaced in texts; shorter ones would replace ordinary words.
+/// The minimum length, in bytes, of a credential that is redacted in texts. Redacting shorter ones would also replace
+/// parts of ordinary words.
 const MIN_SECRET: usize = 6;
 
 /// The secret headers and query parameters that a server adds to each of its requests to the API, such as API keys.
@@ -55,11 +56,11 @@ pub(crate) enum Place {
 /// The form in which a list or an object is written to the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Style {
-    /// All parts in one text, separated by this text.
+    /// All items, or all names and values, in one text, separated by this separator.
     Joined(&'static str),
-    /// Each item or member as a separate `name=value` pair.
+    /// Each item of a list or member of an object as a separate `name=value` pair.
     Exploded,
-    /// All parts in one text, separated by commas, and each member of an object as `member=value`.
+    /// All items in one text, separated by commas; each member of an object is written as `member=value`.
     Members,
     /// Each member as `name[member]=value`, and each item of a list as `name[0]=value`.
     Deep,
@@ -67,7 +68,7 @@ pub(crate) enum Style {
     Json,
 }
 
-/// The parts of a request into which the arguments of a call have been written.
+/// The path, query, headers and cookies of a request, into which the arguments of a call are written.
 #[derive(Default)]
 struct Placed {
     path: String,
@@ -81,7 +82,7 @@ pub(crate) struct Body {
     pub(crate) argument: String,
     pub(crate) kind: BodyKind,
     pub(crate) media: String,
-    /// The styles that the document sets for members of a form, by name.
+    /// The styles that the document sets for members of a form, by the name of the member.
     pub(crate) encoding: HashMap<String, Style>,
 }
 
@@ -118,8 +119,8 @@ impl BodyKind {
         }
     }
 
-    /// Returns the place of a media type among those of a body: plain JSON is preferred, and JSON Patch, whose bodies
-    /// are lists of changes, comes after the other kinds of JSON.
+    /// Returns a sort key by which the media types of a body are ordered; the lowest is used. Plain JSON comes first.
+    /// JSON Patch, whose bodies are lists of changes, comes after the other kinds of JSON.
     pub(crate) fn preference(media: &str) -> (u8, u8) {
         let rank = match essence(media).as_str() {
             "application/json" => 0,
@@ -136,7 +137,7 @@ fn essence(media: &str) -> String {
 }
 
 impl Credentials {
-    /// Returns whether the credentials fill the place of a parameter, so that no argument is needed for it.
+    /// Returns whether the credentials contain a value for a parameter, so that the tool needs no argument for it.
     fn fill(&self, Parameter { name, place, .. }: &Parameter) -> bool {
         let has_header =
             |name: &str| self.headers.iter().any(|(own, _)| own.eq_ignore_ascii_case(name));
@@ -158,7 +159,7 @@ impl Credentials {
         let long = values.filter(|value| value.len() >= MIN_SECRET);
         let forms = |value: &str| [value.to_owned(), encoded(value), value.replace('/', "\\/")];
         let mut secrets: Vec<String> = long.flat_map(forms).collect();
-        // Longest first, because one value may be a part of another.
+        // Replace the longest value first, because a shorter one may be a part of it.
         secrets.sort_by_key(|secret| Reverse(secret.len()));
         secrets.iter().fold(text.to_owned(), |text, secret| text.replace(secret, "…"))
     }
@@ -181,7 +182,7 @@ impl Operation {
         self
     }
 
-    /// Builds the request for a call; the error is a message for the model.
+    /// Builds the request for a call of the tool; the error is a message for the model.
     pub(crate) fn request(
         &self,
         base: &str,
@@ -190,7 +191,7 @@ impl Operation {
     ) -> Result<FetchRequest, String> {
         self.check(arguments)?;
         let Placed { path, mut query, mut headers, cookies } = self.place(arguments)?;
-        // The credentials replace members of the query and headers of the same name that a caller sends.
+        // Drop what the caller sent for query parameters and headers that the credentials set.
         query.retain(|sent| {
             let name = sent.split('=').next().unwrap_or_default();
             let is_own = |own: &str| percent_decode_str(name).eq(own.bytes());
@@ -212,6 +213,7 @@ impl Operation {
         request.headers.extend(headers.into_iter().map(|(name, value)| (name.into(), value)));
         if let Some(body) = &self.body
             && let Some(value) = arguments.get(&body.argument)
+            && (!value.is_null() || self.may_be_null(&body.argument))
         {
             request.body = body.write(value);
             request.headers.push(("content-type".into(), body.media_type().to_owned()));
@@ -219,8 +221,16 @@ impl Operation {
         Ok(request)
     }
 
-    /// Checks that each argument is one of the tool, and that no required one is missing. A parameter that is `null`
-    /// counts as missing, because it is not sent.
+    /// Returns whether `null` is sent for an argument: only for a required body in JSON. For any other argument, `null`
+    /// means that it is absent.
+    fn may_be_null(&self, argument: &str) -> bool {
+        let mut required = self.schema["required"].as_array().into_iter().flatten();
+        let body = self.body.as_ref().filter(|body| body.argument == argument);
+        body.is_some_and(|body| body.kind == BodyKind::Json)
+            && required.any(|name| name == argument)
+    }
+
+    /// Checks that the tool has each of the arguments, and that no required argument is missing.
     fn check(&self, arguments: &Map<String, Value>) -> Result<(), String> {
         let properties = self.schema["properties"].as_object();
         let is_known = |name: &str| properties.is_some_and(|all| all.contains_key(name));
@@ -232,8 +242,7 @@ impl Operation {
             return Err(format!("unknown argument `{}`{hint}", clip(unknown, 80)));
         }
         let is_missing = |name: &&str| {
-            let is_body = self.body.as_ref().is_some_and(|body| body.argument == **name);
-            arguments.get(*name).is_none_or(|value| value.is_null() && !is_body)
+            arguments.get(*name).is_none_or(|value| value.is_null() && !self.may_be_null(name))
         };
         let required = self.schema["required"].as_array().into_iter().flatten();
         match required.filter_map(Value::as_str).find(is_missing) {
@@ -276,7 +285,8 @@ impl Operation {
             }
         }
         if let Some((path, query)) = placed.path.split_once('?') {
-            // A member such as `lat={lat}` is sent for the parameter of the query that it names.
+            // A pair such as `lat={lat}` in the query of the path is left out, because the query parameter that it
+            // names is sent anyway.
             let fixed = query.split('&').filter(|one| !one.is_empty() && !one.contains(['{', '}']));
             let mut query: Vec<String> = fixed.map(str::to_owned).collect();
             query.append(&mut placed.query);
@@ -304,8 +314,8 @@ impl Body {
             (BodyKind::Form, Value::Object(members)) => {
                 let mut form = Vec::new();
                 for (name, value) in members {
-                    // Without a style, an object is one JSON text (OpenAPI 3.1 §4.8.15), so that its members do not
-                    // override those of the form.
+                    // By default, an object is written as one JSON text (OpenAPI 3.1 §4.8.15), so that its members are
+                    // not confused with those of the form.
                     let usual = if value.is_object() { Style::Json } else { Style::Exploded };
                     let style = self.encoding.get(name).copied().unwrap_or(usual);
                     pairs(name, value, style, &mut form);
@@ -346,7 +356,7 @@ fn joined(value: &Value, style: Style, encode: &dyn Fn(&str) -> String) -> Strin
 /// Writes a value as name-value pairs of a query or form.
 fn pairs(name: &str, value: &Value, style: Style, out: &mut Vec<String>) {
     match (style, value) {
-        // Sent as an empty text, it would replace the value that the API has.
+        // Do not send `null` as an empty text, because that would replace the value that the API has.
         (_, Value::Null) => {}
         (Style::Exploded, Value::Array(items)) => {
             out.extend(items.iter().map(|item| pair(name, &text(item))));
@@ -396,4 +406,39 @@ fn text(value: &Value) -> String {
 
 fn encoded(text: &str) -> String {
     utf8_percent_encode(text, ENCODED).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::Credentials;
+    use crate::Api;
+
+    #[test]
+    fn null_is_sent_only_as_a_required_body_in_json() {
+        let form = "application/x-www-form-urlencoded";
+        for (media, is_required, sent) in [
+            ("application/json", true, Some("null")),
+            ("application/json", false, Some("")),
+            (form, true, None),
+            (form, false, Some("")),
+            ("text/plain", false, Some("")),
+        ] {
+            let body = json!({"required": is_required, "content": {media: {"schema": {}}}});
+            let paths = json!({"/x": {"post": {"requestBody": body}}});
+            let document = json!({"openapi": "3.1.0", "paths": paths}).to_string();
+            let api = Api::parse(&document).unwrap();
+            let arguments = json!({"body": null});
+            let arguments = arguments.as_object().unwrap();
+            let operation = &api.operations()[0];
+            let request = operation.request("https://x.org", &Credentials::default(), arguments);
+            let expected = sent.map(|sent| (sent.as_bytes().to_vec(), !sent.is_empty()));
+            let request = request.ok().map(|request| {
+                let is_typed = request.headers.iter().any(|(name, _)| name == "content-type");
+                (request.body, is_typed)
+            });
+            assert_eq!(request, expected, "{media} {is_required}");
+        }
+    }
 }

@@ -14,8 +14,8 @@ use crate::request::Credentials;
 /// The maximum length of the body of an error response that is passed to the model.
 const MAX_REASON: usize = 4 << 10;
 
-/// The characters of the bytes from 0x80 to 0x9f in windows-1252. By the Encoding Standard, the names iso-8859-1 and
-/// us-ascii mean this charset too.
+/// The characters that the bytes from 0x80 to 0x9f mean in windows-1252. The Encoding Standard uses this charset also
+/// for the names iso-8859-1 and us-ascii.
 static WINDOWS_1252: [char; 32] = [
     '€', '\u{81}', '‚', 'ƒ', '„', '…', '†', '‡', 'ˆ', '‰', 'Š', '‹', 'Œ', '\u{8d}', 'Ž', '\u{8f}',
     '\u{90}', '‘', '’', '“', '”', '•', '–', '—', '˜', '™', 'š', '›', 'œ', '\u{9d}', 'ž', 'Ÿ',
@@ -31,7 +31,7 @@ pub(crate) fn result(
     let kind = media.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     let location = response.header("location");
     if let Some(location) = location.filter(|_| (300..400).contains(&status)) {
-        // An API repeats the query in the new address, and the query may contain a key of the operator.
+        // The new address may repeat the query, which may contain a key of the operator.
         let to = credentials.redacted(&shown_url(location));
         return Err(ToolError(format!(
             "HTTP {status}: the API redirects to {to}, which is not followed"
@@ -49,13 +49,13 @@ pub(crate) fn result(
         return Err(ToolError(text.trim_end_matches(": ").to_owned()));
     }
     if response.body.is_empty() {
-        // The address of a new resource is often the only place that has its identifier.
+        // Often only the header `Location` has the identifier of the resource that the request created.
         let to = location.map_or_else(String::new, |location| {
             format!("; Location: {}", clip(&credentials.redacted(location), 2_000))
         });
         return Ok(CallToolResult::text(format!("HTTP {status}, without a body{to}")));
     }
-    // Hosts refuse an SVG as an image, and it is a text.
+    // An SVG is returned as text, because hosts refuse it as an image.
     if kind.starts_with("image/") && kind != "image/svg+xml" {
         return Ok(image(&kind, &response.body));
     }
@@ -76,8 +76,8 @@ fn is_json(kind: &str) -> bool {
     kind == "application/json" || kind.ends_with("+json")
 }
 
-/// Returns a body as text: as UTF-8, or else in the charset of a text. Returns `None` for a media type that is not a
-/// text, and for other charsets.
+/// Returns a body as text if it is UTF-8, or if its media type is textual and its charset is supported; otherwise
+/// returns `None`.
 fn text_of<'a>(kind: &str, media: &str, body: &'a [u8]) -> Option<Cow<'a, str>> {
     if let Ok(text) = std::str::from_utf8(body) {
         return Some(text.into());

@@ -27,10 +27,10 @@ const MAX_MEMBER: usize = 4 << 10;
 
 const TYPES: [&str; 7] = ["array", "boolean", "integer", "null", "number", "object", "string"];
 
-/// A collector of the schemas that the arguments of one tool need.
+/// A converter of the schemas that the arguments of one tool need; it collects the schemas to which they refer.
 pub(crate) struct Schemas<'a> {
     root: &'a Value,
-    /// The name in the tool's schema for each reference that was found in the document.
+    /// For each reference that was found in the document, the name of its target in the tool's schema.
     names: HashMap<&'a str, String>,
     used: HashSet<String>,
     waiting: VecDeque<&'a str>,
@@ -50,7 +50,7 @@ impl<'a> Schemas<'a> {
         self.bounded(read)
     }
 
-    /// Returns the schemas to which references point, by the names that the references use.
+    /// Returns the converted schemas to which the references point, by name.
     pub(crate) fn definitions(mut self) -> BTreeMap<String, Value> {
         let (mut definitions, mut names) = (BTreeMap::new(), Vec::new());
         while let Some(reference) = self.waiting.pop_front() {
@@ -60,7 +60,8 @@ impl<'a> Schemas<'a> {
             definitions.insert(self.names[reference].clone(), read);
             names.push(self.names[reference].clone());
         }
-        // Schemas to which the arguments refer come first, so that references are cut as far inside as possible.
+        // Begin with the schemas to which the arguments refer directly, so that cyclic references are cut as far inside
+        // as possible.
         let (mut open, mut chains) = (Vec::new(), HashMap::new());
         for name in names {
             cut_circles(&name, &mut definitions, &mut open, &mut chains);
@@ -93,7 +94,8 @@ impl<'a> Schemas<'a> {
         }
         let mut read = Map::new();
         for (name, value) in members {
-            // Schemas that are cut permit any value, so several alternatives of `oneOf` can fit, which it forbids.
+            // `oneOf` is converted to `anyOf`. A reference that is cut permits any value, so several alternatives can
+            // fit the same value, which `oneOf` would forbid.
             let is_one_of = name == "oneOf";
             if is_one_of && members.contains_key("anyOf") {
                 continue;
@@ -134,7 +136,8 @@ impl<'a> Schemas<'a> {
                 let schemas = value.as_array().filter(|schemas| !schemas.is_empty())?.iter();
                 Some(schemas.map(|schema| self.converted(schema, depth)).collect())
             }
-            // If the schema inside becomes wider, `not` would refuse more values, and `if` would fit more values.
+            // If the conversion makes the schema inside wider, `not` would refuse more values, and `if` would apply to
+            // more values, so such a keyword is dropped.
             "not" | "if" if can_become_wider(value) => None,
             "not" => {
                 let read = self.converted(value, depth);
@@ -159,7 +162,7 @@ impl<'a> Schemas<'a> {
         }
     }
 
-    /// Leaves out properties that occur only in responses.
+    /// Leaves out properties that are `readOnly`, because they occur only in responses.
     fn leave_out_read_only(&self, read: &mut Map<String, Value>, members: &'a Map<String, Value>) {
         let Some(properties) = members.get("properties").and_then(Value::as_object) else { return };
         let is_read_only = |schema: &'a Value| {
@@ -182,14 +185,16 @@ impl<'a> Schemas<'a> {
     }
 }
 
-/// Returns whether a schema has a reference, which can be cut, or `oneOf`, which is read as `anyOf`.
+/// Returns whether the converted schema might permit more values than this one: it has a reference, which might be cut,
+/// or a `oneOf`, which becomes `anyOf`.
 fn can_become_wider(schema: &Value) -> bool {
     let text = schema.to_string();
     text.contains("\"$ref\"") || text.contains("\"oneOf\"")
 }
 
-/// Returns whether a keyword without schemas restricts arguments, and has a value that JSON Schema permits for it.
-/// Hosts and the review of definitions refuse a tool because of e.g. `"required": true` or `"type": "file"`.
+/// Returns whether a keyword that contains no schemas restricts arguments, and has a value that JSON Schema permits.
+/// Wrong values such as `"required": true` or `"type": "file"` are left out, because hosts and the review of
+/// definitions would refuse the tool.
 fn is_usable(keyword: &str, value: &Value) -> bool {
     let list = |is_fit: fn(&Value) -> bool| {
         value.as_array().is_some_and(|items| !items.is_empty() && items.iter().all(is_fit))
@@ -212,9 +217,9 @@ fn is_usable(keyword: &str, value: &Value) -> bool {
     }
 }
 
-/// Breaks the cycles of references: replaces a reference that leads back to its own schema by a schema that allows any
-/// value. Hosts and argument checks do not accept cyclic references. A chain of more than [`MAX_CHAIN`] references is
-/// cut in the same way: `chains` has the length of the longest chain that starts at each schema that is done.
+/// Breaks the cycles of references: replaces each reference that leads back to its own schema by a schema that allows
+/// any value, because hosts and argument checks do not accept cycles. A chain of more than [`MAX_CHAIN`] references is
+/// cut in the same way. `chains` has the length of the longest chain from each schema that is done.
 fn cut_circles(
     name: &str,
     definitions: &mut BTreeMap<String, Value>,
@@ -271,7 +276,7 @@ fn in_newer_form(mut read: Map<String, Value>, members: &Map<String, Value>) -> 
     if members.get("nullable") != Some(&Value::Bool(true)) {
         return read.into();
     }
-    // The parts of such a schema do not permit `null`, whatever its own type is.
+    // The listed schemas do not permit `null`, even if the type beside the list would.
     if ["allOf", "anyOf"].iter().any(|list| read.contains_key(*list)) {
         return or_null(read.into());
     }
@@ -325,7 +330,7 @@ mod tests {
         let cut = json!({"$ref": "other.json"});
         let nothing = json!({"type": "null"});
         for (schema, expected) in [
-            // Alternatives that are cut all fit, so no argument would fit exactly one of them.
+            // If both alternatives are cut, each fits every value, so `oneOf` would accept no value.
             (json!({"oneOf": [cut, cut]}), json!({"anyOf": [{}, {}]})),
             (
                 json!({"type": "object", "not": {"items": cut}, "if": cut}),

@@ -12,12 +12,13 @@ const FORM: &str = "application/x-www-form-urlencoded";
 
 const MULTIPART: &str = "multipart/form-data";
 
-/// Returns a path with one of its operations. References stay valid, because definitions keep their places.
+/// Returns a path item in the form of OpenAPI 3.0 with only the operation of this method. Its references to definitions
+/// need no change, because the definitions stay where they are.
 pub(crate) fn item(root: &Value, item: &Value, method: &str) -> Value {
     json!({ method: operation(root, &item["parameters"], &item[method]) })
 }
 
-/// Returns the address of the API.
+/// Returns the address of the API, from `schemes`, `host` and `basePath`.
 pub(crate) fn address(root: &Value) -> String {
     let base = root["basePath"].as_str().unwrap_or("/");
     let Some(host) = root["host"].as_str() else { return base.to_owned() };
@@ -38,7 +39,7 @@ fn operation(root: &Value, of_path: &Value, own: &Value) -> Value {
     let (mut parameters, mut form, mut known) = (Vec::new(), Vec::new(), HashSet::new());
     let all = [own.get("parameters"), Some(of_path)].into_iter().flatten();
     for value in all.filter_map(Value::as_array).flatten() {
-        // The reader of the operation reports a reference without a target.
+        // A reference without a target is kept; the reader of the operation reports it.
         let one = resolve(root, value).unwrap_or(value);
         if !known.insert((one["name"].as_str(), one["in"].as_str())) {
             continue;
@@ -76,7 +77,7 @@ fn parameter(one: &Value) -> Value {
     })
 }
 
-/// Returns the schema of a parameter, whose members are those of the parameter itself.
+/// Returns the schema of a parameter. In Swagger 2.0, the keywords of the schema are members of the parameter itself.
 fn schema(one: &Value) -> Value {
     if one["type"] == "file" {
         return json!({ "type": "string", "format": "binary" });

@@ -64,7 +64,7 @@ components:
         parent: {$ref: "#/components/schemas/Pet"}
 "##;
 
-/// A stub of an API that records all requests and answers each with the same response.
+/// A stub that acts as the API: it records all requests, and answers each with the same response.
 struct Stub {
     requests: Arc<Mutex<Vec<FetchRequest>>>,
     response: FetchResponse,
@@ -91,6 +91,28 @@ fn meta() -> Value {
     })
 }
 
+/// Connects a client to the server made from an API, whose requests the returned stub answers with `response`.
+fn connect(
+    api: Api,
+    address: &str,
+    credentials: Credentials,
+    response: FetchResponse,
+) -> (mock::Client, Arc<Stub>) {
+    let stub = Arc::new(Stub { requests: Arc::default(), response });
+    let fetch: SharedFetch = Arc::clone(&stub) as SharedFetch;
+    let server = api.into_server(address, credentials, &fetch);
+    (mock::client(server.into_stack().unwrap()), stub)
+}
+
+/// Returns the definition of a tool as a server with these credentials lists it.
+async fn listed(tool: &str, credentials: Credentials) -> Value {
+    let api = Api::parse(PETS).unwrap();
+    let (mut client, _) = connect(api, "https://x.org", credentials, FetchResponse::new(200, ""));
+    let params = json!({ "_meta": meta() }).to_string();
+    let list: Value = client.request("tools/list", &params).await.unwrap().get().unwrap();
+    list["tools"].as_array().unwrap().iter().find(|one| one["name"] == tool).unwrap().clone()
+}
+
 /// Calls a tool of the server made from a document; returns the result and the request that was sent.
 async fn call(
     tool: &str,
@@ -103,10 +125,7 @@ async fn call(
     credentials.headers.push(("authorization".to_owned(), "Bearer s3/cret".to_owned()));
     credentials.headers.push(("x-api-key".to_owned(), "own".to_owned()));
     credentials.query.push(("key".to_owned(), "k&y".to_owned()));
-    let stub = Arc::new(Stub { requests: Arc::default(), response });
-    let fetch: SharedFetch = Arc::clone(&stub) as SharedFetch;
-    let server = api.into_server(&address, credentials, &fetch);
-    let mut client = mock::client(server.into_stack().unwrap());
+    let (mut client, stub) = connect(api, &address, credentials, response);
     let params = json!({"name": tool, "arguments": arguments, "_meta": meta()}).to_string();
     let answer = match client.request("tools/call", &params).await {
         Ok(answer) => answer.as_str().parse().unwrap(),
@@ -153,21 +172,15 @@ fn operations_become_tools_and_the_others_are_named_with_the_reason() {
 
 #[tokio::test]
 async fn methods_give_the_hints_by_which_calls_are_judged() {
-    let api = Api::parse(PETS).unwrap();
-    let stub = Stub { requests: Arc::default(), response: FetchResponse::new(200, "") };
-    let fetch: SharedFetch = Arc::new(stub);
-    let server = api.into_server("https://x.org", Credentials::default(), &fetch);
-    let mut client = mock::client(server.into_stack().unwrap());
-    let listed =
-        client.request("tools/list", &json!({ "_meta": meta() }).to_string()).await.unwrap();
-    let listed: Value = listed.as_str().parse().unwrap();
-    let tools = listed["tools"].as_array().unwrap();
-    let hints =
-        |name: &str| &tools.iter().find(|tool| tool["name"] == name).unwrap()["annotations"];
-    assert_eq!(hints("getPet")["readOnlyHint"], true);
-    assert_eq!(hints("deletePet")["destructiveHint"], true);
-    assert_eq!(hints("post_pets")["readOnlyHint"], false);
-    assert!(hints("post_pets").get("destructiveHint").is_none());
+    for (name, read_only, destructive) in [
+        ("getPet", json!(true), Value::Null),
+        ("deletePet", json!(false), json!(true)),
+        ("post_pets", json!(false), Value::Null),
+    ] {
+        let hints = listed(name, Credentials::default()).await["annotations"].take();
+        assert_eq!(hints["readOnlyHint"], read_only, "{name}");
+        assert_eq!(hints["destructiveHint"], destructive, "{name}");
+    }
 }
 
 #[tokio::test]
@@ -221,19 +234,10 @@ async fn no_argument_is_sent_in_the_place_of_a_key_and_no_key_is_an_argument() {
     let (result, _) = call("keyed", json!({"petId": "a"}), FetchResponse::new(200, "ok")).await;
     assert_ne!(result["isError"], true, "{result}");
 
-    let api = Api::parse(PETS).unwrap();
     let mut credentials = Credentials::default();
     credentials.headers.push(("x-api-key".to_owned(), "own".to_owned()));
     credentials.query.push(("key".to_owned(), "k".to_owned()));
-    let stub = Stub { requests: Arc::default(), response: FetchResponse::new(200, "") };
-    let fetch: SharedFetch = Arc::new(stub);
-    let server = api.into_server("https://x.org", credentials, &fetch);
-    let mut client = mock::client(server.into_stack().unwrap());
-    let listed =
-        client.request("tools/list", &json!({ "_meta": meta() }).to_string()).await.unwrap();
-    let listed: Value = listed.as_str().parse().unwrap();
-    let tools = listed["tools"].as_array().unwrap();
-    let schema = &tools.iter().find(|tool| tool["name"] == "keyed").unwrap()["inputSchema"];
+    let schema = listed("keyed", credentials).await["inputSchema"].take();
     assert_eq!(schema["required"], json!(["petId"]));
     let names: Vec<_> = schema["properties"].as_object().unwrap().keys().collect();
     assert_eq!(names, ["X-Options", "more", "petId"]);
@@ -358,10 +362,7 @@ async fn request_of(path: &str, operation: Value, arguments: Value) -> FetchRequ
     let api = Api::parse(&text).unwrap();
     let tool = api.operations()[0].tool_name().to_owned();
     let response = FetchResponse::new(200, "");
-    let stub = Arc::new(Stub { requests: Arc::default(), response });
-    let fetch: SharedFetch = Arc::clone(&stub) as SharedFetch;
-    let server = api.into_server("https://x.org", Credentials::default(), &fetch);
-    let mut client = mock::client(server.into_stack().unwrap());
+    let (mut client, stub) = connect(api, "https://x.org", Credentials::default(), response);
     let params = json!({"name": tool, "arguments": arguments, "_meta": meta()}).to_string();
     client.request("tools/call", &params).await.unwrap();
     stub.requests.lock().unwrap().pop().unwrap()
@@ -436,10 +437,10 @@ async fn a_path_with_a_fragment_or_a_query_does_not_lose_the_arguments() {
 #[tokio::test]
 async fn a_body_has_a_media_type_that_its_api_reads() {
     for (kinds, expected) in [
-        // The media types of ASP.NET.
+        // The media types that ASP.NET lists for a body.
         (vec!["application/*+json", "application/json", "text/json"], "application/json"),
         (vec!["application/json-patch+json", "application/json"], "application/json"),
-        // Those of Kubernetes: with JSON Patch, the body would have to be a list of changes.
+        // The media types that Kubernetes lists. JSON Patch is not used, because its bodies are lists of changes.
         (
             vec!["application/json-patch+json", "application/merge-patch+json"],
             "application/merge-patch+json",
@@ -499,7 +500,7 @@ paths:
     let text = text.replace("servers: [{url: \"https://x.org/v1\"}]\npaths", "paths");
     let api = Api::parse(&text).unwrap();
     assert!(api.left_out().is_empty());
-    // Without `servers`, the host of the document is the address of those operations only that have none of their own.
+    // Without `servers`, the host of the document is the address of only those operations that have none.
     let error = api.address(Some("https://files.example/api.yml")).unwrap_err().to_string();
     assert!(error.contains("--base-url") && error.contains("https://upload.x.org"), "{error}");
     let address = api.clone().base_url("https://x.org").address(None).unwrap();
@@ -583,7 +584,7 @@ fn other_documents_are_refused_in_words() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
-    /// Whatever arguments a caller sends, requests stay on the same host, and below the path of the operation.
+    /// Requests stay on the same host, and below the path of the operation, whatever arguments a caller sends.
     #[test]
     fn no_argument_leaves_the_path_of_its_operation(id in "\\PC{0,12}", field in "\\PC{0,12}") {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();

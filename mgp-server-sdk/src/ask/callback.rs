@@ -1,4 +1,4 @@
-//! A question to the user: a confirmation, a text, a choice (MGP §13.4; MCP elicitation).
+//! Questions to the user: a confirmation, a text, or a choice (MGP §13.4; MCP elicitation).
 
 use std::time::Duration;
 
@@ -93,7 +93,7 @@ pub(super) fn confirm(cx: &Context, message: String) -> UserQuestion<bool> {
 
 pub(super) fn text(cx: &Context, kind: CallbackType, message: String) -> UserQuestion<String> {
     UserQuestion::new(cx, kind, message, |answer, _| match answer {
-        // An input can be any JSON.
+        // The answer can be any JSON; if it is not a string, its JSON text is returned.
         CallbackAnswer::Given(response) => {
             Some(response.get().unwrap_or_else(|_| response.as_str().to_owned()))
         }

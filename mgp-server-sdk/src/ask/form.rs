@@ -82,7 +82,7 @@ fn field(schema: Value) -> Option<Value> {
             Choices::Plain(words) => ("enum", words),
             Choices::Titled(words) => ("oneOf", words),
         };
-        // The titles are in `enumNames`, the form that was used before revision 2025-11-25.
+        // Before revision 2025-11-25, the titles of the choices were in `enumNames`.
         if let Some(names @ Value::Array(titles)) = schema.get("enumNames")
             && words.as_array().is_some_and(|words| member == "enum" && words.len() == titles.len())
         {
@@ -120,7 +120,7 @@ fn field(schema: Value) -> Option<Value> {
 
 enum Choices {
     Plain(Value),
-    /// The choices, each with a title.
+    /// The choices with a title for each, as the JSON of the schema.
     Titled(Value),
 }
 
@@ -146,8 +146,8 @@ fn choices(schema: &Map<String, Value>) -> Option<Choices> {
     Some(Choices::Titled(Value::Array(titled)))
 }
 
-/// Removes `null` from the schema of a field. Clients do not support `null`; a field is optional if it is not listed in
-/// `required`.
+/// Removes `null` from the values that the schema of a field permits, because clients do not support it. A field is
+/// optional if `required` does not list it.
 fn without_null(mut schema: Value) -> Value {
     let Some(members) = schema.as_object_mut() else { return schema };
     if let Some(Value::Array(kinds)) = members.get_mut("type") {

@@ -199,11 +199,12 @@ impl ContextExt for Context {
 #[derive(Debug, Default)]
 pub(crate) struct QuestionCounter(AtomicU32);
 
-/// A question to the caller that has not been asked yet: its call and its key.
+/// A question to the caller that has not been asked yet: the context of its call, and its key.
 #[derive(Clone, Debug)]
 struct Question {
     cx: Context,
-    /// The key that identifies the question; `None` if the author set no key and the questions cannot be numbered.
+    /// The key that identifies the question. `None` if the author set no key and the call has no counter from which a
+    /// number could be taken; asking then fails.
     key: Option<String>,
 }
 
@@ -215,13 +216,14 @@ impl Question {
                 Some(format!("{kind}-{}", order.0.fetch_add(1, Ordering::Relaxed) + 1))
             }
             (CallerAccess::Channel(_), None) => None,
-            // All questions can have the same key here, because a legacy caller does not receive the key.
+            // A legacy caller does not receive the key, so all questions of this kind can have the same one.
             (_, None) => Some(kind.to_owned()),
         };
         Self { cx: cx.clone(), key }
     }
 
-    /// Asks the question, after checking that the client declared the additional capability that the question needs.
+    /// Asks the question. First checks that the client declared the capability that this kind of question needs in
+    /// addition to its method.
     fn ask(
         self,
         needs: ClientCapability,
@@ -290,7 +292,7 @@ impl ClientCapability {
     }
 }
 
-/// Decodes the caller's answer.
+/// Decodes the caller's answer; `what` names the kind of answer in the error.
 fn read<T: DeserializeOwned>(answer: &Payload, what: &str) -> Result<T, RpcError> {
     serde_json::from_str(answer.as_str()).map_err(|error| {
         RpcError::invalid_params(format!("the caller's answer is not a valid {what}: {error}"))

@@ -63,7 +63,7 @@ impl Sampling {
 }
 
 impl Sampling {
-    /// Returns the request as a callback, if the caller supports callbacks but not sampling.
+    /// Returns the sampling request in the form of a callback, if the caller supports callbacks but not sampling.
     fn completion(&self) -> Option<CallbackRequestParams> {
         #[derive(Serialize)]
         struct Message<'a> {
@@ -93,8 +93,8 @@ fn text(content: &OneOrMany<ContentBlock>) -> String {
     texts.collect::<Vec<_>>().join("\n")
 }
 
-/// Requests a completion by a callback. Returns `None` if the caller closed the callback, as a kernel does on behalf of
-/// a caller without sampling.
+/// Requests a message of the model by a callback. Returns `None` if the caller closed the callback without an answer,
+/// as a kernel does if its own caller offers no sampling.
 async fn complete(
     question: &Question,
     params: CallbackRequestParams,

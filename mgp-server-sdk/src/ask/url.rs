@@ -33,7 +33,8 @@ pub struct UrlElicitation {
     message: String,
     url: String,
     id: Option<String>,
-    /// If set, a call in the legacy era fails with −32042 instead of waiting for the user's answer.
+    /// `true` if a call in the legacy era fails with −32042 instead of waiting for the user's answer; see
+    /// [`Self::call_again`].
     call_again: bool,
 }
 
@@ -126,8 +127,8 @@ impl IntoFuture for UrlElicitation {
 }
 
 impl Question {
-    /// Returns error −32042, which contains the page, or the error for a caller that does not support elicitation by
-    /// URL.
+    /// Returns error −32042, which contains the page to visit. For a caller that does not support elicitation by URL,
+    /// returns the error that reports this.
     fn required_url(&self, page: ElicitParams) -> RpcError {
         let cx = &self.cx;
         if let Err(refused) = ClientCapability::Url.check(cx) {
@@ -152,7 +153,7 @@ pub(super) fn complete(cx: &Context, id: String) -> BoxFuture<'static, ()> {
     let (peer, params) = (cx.peer.clone(), ElicitationCompleteParams::new(id));
     Box::pin(async move {
         match Call::tell::<ElicitationComplete>(&params, out) {
-            // The outcome is ignored, because a caller that has disconnected needs no notification.
+            // The result is ignored, because a caller that has disconnected needs no notification.
             Ok(call) => drop(peer.send(call).await),
             Err(error) => tracing::debug!(%error, "elicitation/complete not sent"),
         }

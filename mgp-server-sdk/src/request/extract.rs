@@ -53,8 +53,8 @@ impl TextRequest {
         self.state.get_shared()
     }
 
-    /// Returns this request as a [`ToolRequest`], the type that the extractors of tools accept.
-    fn surroundings(&self) -> ToolRequest {
+    /// Returns this request as a [`ToolRequest`] without a tool, because the extractors of tools accept only that type.
+    fn as_tool_request(&self) -> ToolRequest {
         static NO_TOOL: LazyLock<Arc<mcp::Tool>> =
             LazyLock::new(|| Arc::new(mcp::Tool::new("", RawObject::empty())));
         let (cx, state) = (self.cx.clone(), Arc::clone(&self.state));
@@ -92,7 +92,8 @@ pub trait FromRequest: Sized + Send {
     /// Returns the error that the caller receives if the value cannot be extracted.
     fn from_request(request: &TextRequest) -> Result<Self, RpcError>;
 
-    /// Returns the arguments that the parameter reads, in the form in which a prompt lists them.
+    /// Returns the arguments that the parameter reads from the request, as a prompt lists them; `None` if it reads
+    /// none.
     #[must_use]
     fn arguments() -> Option<Vec<PromptArgument>> {
         None
@@ -158,12 +159,12 @@ impl FromRequest for PartialArgument {
     }
 }
 
-/// Implements `FromRequest` by calling the implementation of `FromCall`.
+/// Implements `FromRequest` for extractors of tools, by calling their `FromCall`.
 macro_rules! as_tools_do {
     ($($extractor:ty),+ $(,)?) => {$(
         impl FromRequest for $extractor {
             fn from_request(request: &TextRequest) -> Result<Self, RpcError> {
-                Self::from_call(&request.surroundings())
+                Self::from_call(&request.as_tool_request())
             }
         }
     )+};
@@ -184,7 +185,7 @@ as_tools_do!(
 
 impl<T: Send + Sync + 'static> FromRequest for State<T> {
     fn from_request(request: &TextRequest) -> Result<Self, RpcError> {
-        Self::from_call(&request.surroundings())
+        Self::from_call(&request.as_tool_request())
     }
 
     fn needs() -> Vec<RequiredState> {

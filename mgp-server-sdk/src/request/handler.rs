@@ -25,7 +25,7 @@ pub trait RequestHandler<T, M>: Send + Sync + 'static {
     /// Calls the function with the values that it reads from the request.
     fn call(&self, request: TextRequest) -> BoxFuture<'static, Result<T, RpcError>>;
 
-    /// Returns the arguments that the function's parameters read.
+    /// Returns the arguments that the function reads from the request, as a prompt lists them.
     fn arguments() -> Vec<PromptArgument>;
 
     /// Returns the state that the function's parameters need from the server.
@@ -80,6 +80,7 @@ handler!(A a, B b, C c, D d, E e, G g, H h, I i);
 
 type Run<T> = dyn Fn(TextRequest) -> BoxFuture<'static, Result<T, RpcError>> + Send + Sync;
 
+/// A type-erased function that implements a prompt, a resource or a completion.
 pub(crate) struct Function<T> {
     run: Arc<Run<T>>,
     needs: Arc<[RequiredState]>,

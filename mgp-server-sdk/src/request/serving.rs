@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 /// The settings for functions that implement prompts, resources and completions.
 #[derive(Clone, Debug)]
 pub(crate) struct HandlerConfig {
-    /// The time limit of a handler.
+    /// The time limit of each call of such a function.
     pub(crate) timeout: Duration,
     pub(crate) state: Arc<Extensions>,
 }
@@ -26,7 +26,7 @@ impl HandlerConfig {
         handler: impl Future<Output = Result<Reply, RpcError>> + Send + 'static,
     ) -> Result<Reply, RpcError> {
         let asking = cx.caller_access.clone();
-        // Let `run_round` poll the function in the same task, so that it collects all questions that the function asks
+        // `run_round` must poll the function in the same task, because it collects the questions that the function asks
         // during one poll.
         let running = async move { asking.run_round(handler).await };
         let mut task = AbortOnDrop(spawn_watched(tokio::time::timeout(self.timeout, running)));

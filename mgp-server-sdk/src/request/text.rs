@@ -1,4 +1,5 @@
-//! Deserializes types from a map of strings: parses the strings as numbers, booleans and enum variants where necessary.
+//! Deserializes a type from a map of strings; strings are parsed as numbers, booleans or enum variants where the type
+//! has such fields.
 
 use std::collections::BTreeMap;
 
@@ -43,12 +44,13 @@ pub(crate) fn fields<T: DeserializeOwned>() -> &'static [&'static str] {
     }
 
     let mut fields: &'static [&'static str] = &[];
-    // Deserialization always fails here, after the names of the fields were recorded; only these are needed.
+    // The recorder lets deserialization fail as soon as it has the names of the fields, so the result is always an
+    // error.
     let _ = T::deserialize(FieldRecorder(&mut fields));
     fields
 }
 
-/// A string with the name of its argument, for error messages.
+/// The value of an argument, with the name of the argument for error messages.
 #[derive(Clone, Copy)]
 struct Text<'a> {
     name: &'a str,

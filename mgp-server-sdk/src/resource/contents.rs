@@ -99,7 +99,7 @@ impl Contents {
     }
 }
 
-/// The facts about a request `resources/read` on which its result depends.
+/// The properties of a `resources/read` request, and of the resource, on which the result depends.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReadContext<'a> {
     pub(crate) uri: &'a str,

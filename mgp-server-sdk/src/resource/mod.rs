@@ -1,4 +1,4 @@
-//! Resources: with a fixed URI, by template, or in sets that are queried at run time (MCP resources).
+//! Resources: single ones with a fixed URI, templates of URIs, and sets that are queried at run time (MCP resources).
 
 mod contents;
 mod registry;
@@ -72,10 +72,11 @@ impl Source {
     }
 }
 
-/// The time for which a modern client may cache contents that do not change while the server runs.
+/// The default time for which a modern client may cache the contents of a resource with fixed text or bytes, which do
+/// not change while the server runs.
 const FIXED_TTL: Duration = Duration::from_mins(1);
 
-/// Sets a field that exists in the definitions of both resources and templates.
+/// Sets a field of the definition, whether it is that of a resource or of a template.
 macro_rules! both {
     ($self:ident, $field:ident = $value:expr) => {
         match &mut $self.definition {

@@ -172,20 +172,21 @@ impl Resources {
     /// Adds a set of resources that is queried for each request.
     pub fn add_set(&self, set: impl ResourceSet) {
         self.sets.lock().push(Arc::new(set));
-        self.fixed.set_paging(None, Some(first_set()));
-        self.templates.set_paging(None, Some(first_set()));
+        let first_set = Some(set_cursor(0, None));
+        self.fixed.set_paging(None, first_set.clone());
+        self.templates.set_paging(None, first_set);
         self.changed();
     }
 
-    /// Notifies all subscribers of a resource that it changed, also those that have escaped other characters of its
-    /// URI.
+    /// Notifies all subscribers of a resource that it changed. The spelling of the URI does not matter: subscribers may
+    /// have escaped other characters of it.
     ///
     /// For a resource of a template, [`Resource::uri_of`] returns the URI.
     pub fn updated(&self, uri: &str) {
         self.subscribers.updated(uri);
     }
 
-    /// Notifies all clients that the list changed, e.g. because the resources of a set changed.
+    /// Notifies all clients that the list of resources changed, e.g. because a set has other resources now.
     pub fn changed(&self) {
         self.subscribers.changed(ListKind::Resources);
     }
@@ -223,8 +224,14 @@ impl Resources {
             || self.sets().iter().any(|set| set.has(uri))
     }
 
-    /// Returns the variables and completion functions of a template; both are unknown for a template that might belong
-    /// to a set. Returns `None` if there is no such template.
+    /// Returns the media type of a resource with a fixed URI.
+    #[cfg(feature = "skills")]
+    pub(crate) fn media_type(&self, uri: &str) -> Option<String> {
+        self.fixed.get(uri)?.definition.mime_type.clone()
+    }
+
+    /// Returns the variables and completion functions of a template; `None` if there is no such template. For a
+    /// template that might belong to a set, both are unknown.
     pub(crate) fn completable(&self, uri: &str) -> Option<CompletionTarget> {
         if let Some(family) = self.templates.get(uri) {
             return Some(CompletionTarget {
@@ -246,11 +253,8 @@ impl Resources {
     }
 }
 
-fn first_set() -> String {
-    set_cursor(0, None)
-}
-
-/// Returns the cursor for a page of a set: it contains the index of the set and the set's own cursor.
+/// Returns the cursor of this server for a page of a resource set: it contains the index of the set, and the cursor
+/// that the set itself returned.
 pub(super) fn set_cursor(index: usize, within: Option<&str>) -> String {
     match within {
         None => format!("s{index}"),

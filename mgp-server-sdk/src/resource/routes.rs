@@ -21,9 +21,7 @@ use crate::request::{HandlerConfig, TextRequest};
 impl Resources {
     pub(crate) fn routes(&self, serving: &HandlerConfig) -> Router {
         let (list, templates, read) = (self.clone(), self.clone(), self.clone());
-        let lists = [serving.clone(), serving.clone()];
-        let [list_with, templates_with] = lists;
-        let read_with = serving.clone();
+        let [list_with, templates_with, read_with] = [(); 3].map(|()| serving.clone());
         let (watch, unwatch) = (self.clone(), self.clone());
         Router::new()
             .route(
@@ -161,7 +159,7 @@ async fn read_one(
     }
 }
 
-/// Parses a cursor into the index of a set and the cursor within the set.
+/// Parses a cursor that `set_cursor` wrote: returns the index of the set, and the set's own cursor.
 fn in_set(cursor: &str) -> Option<(usize, Option<&str>)> {
     let cursor = cursor.strip_prefix('s')?;
     match cursor.split_once('.') {

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use crate::error::BuildError;
 use crate::uri::push_escaped;
 
-/// The maximum number of bytes that are searched again because the rest of a URI did not match.
+/// The maximum number of bytes that matching a URI may search more than once, because an earlier attempt to place a
+/// variable failed. It bounds the time for hostile URIs.
 const MAX_SEARCHED: usize = 1 << 20;
 
 /// A URI template, against which URIs are matched.
@@ -112,8 +113,9 @@ impl Variable {
     }
 }
 
-/// Returns the values of variables in a text, the last one first; `None` if the text does not match. Each variable
-/// except the last one is as short as the rest permits; `budget` is the number of bytes that may be searched again.
+/// Matches a text with variables and the literal texts after them. Returns the values of the variables, the last one
+/// first; `None` if the text does not match. Each variable except the last one is as short as the rest permits.
+/// `budget` is the number of bytes that may still be searched again.
 fn values<'a>(
     rest: &[(Variable, String)],
     text: &'a str,
@@ -125,7 +127,7 @@ fn values<'a>(
         let value = text.strip_suffix(behind.as_str())?;
         return variable.fits(value).then(|| vec![value]);
     }
-    // A variable matches at least one character, so the search for the literal text after it begins at the second one.
+    // A variable matches at least one character, so the literal text after it is searched from the second character on.
     let mut from = text.chars().next()?.len_utf8();
     loop {
         let end = from + text[from..].find(behind.as_str())?;

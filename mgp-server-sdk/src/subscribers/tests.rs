@@ -125,6 +125,32 @@ async fn a_change_before_a_subscription_is_added_is_sent_to_its_client_only() {
 }
 
 #[tokio::test]
+async fn the_guard_of_a_subscription_may_use_the_table_when_it_is_dropped() {
+    struct Announcer(Subscribers);
+
+    impl Drop for Announcer {
+        fn drop(&mut self) {
+            self.0.updated("test://b");
+        }
+    }
+
+    let (subscribers, peer) = (Subscribers::default(), peer());
+    let scope = Scope::new(ScopeKind::Connection);
+    let cx = peer.peer().context(&scope);
+    let (uri, guard) = ("test://a".to_owned(), Announcer(subscribers.clone()));
+    let watching =
+        WatchedResource { uri: uri.clone(), has_changed: None, _guard: Some(Box::new(guard)) };
+    subscribers.watch_as(&cx, uri, watching).unwrap();
+    let (done, ended) = std::sync::mpsc::channel();
+    // Run this on a separate thread, because a deadlock would otherwise block the test itself.
+    std::thread::spawn(move || {
+        subscribers.unwatch(&cx, "test://a");
+        done.send(())
+    });
+    ended.recv_timeout(Duration::from_secs(10)).unwrap();
+}
+
+#[tokio::test]
 async fn subscriptions_are_bounded() {
     let (subscribers, peer) = (Subscribers::default(), peer());
     let scope = Scope::new(ScopeKind::Connection);

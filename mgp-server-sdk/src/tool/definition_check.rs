@@ -14,7 +14,7 @@ const RESERVED: [&str; 3] = ["mgp/", "mgp.", "mgp_"];
 const MAX_NAME_LENGTH: usize = 128;
 
 impl Tool {
-    /// Checks all properties of the tool that do not depend on the server.
+    /// Checks everything about the tool that does not depend on the server to which it is added.
     pub(super) fn check(&self) -> Result<(), BuildError> {
         let name = &self.definition.name;
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_./-".contains(&byte);
@@ -55,7 +55,7 @@ impl Tool {
         }
     }
 
-    /// Logs a warning if the definition is valid but risky.
+    /// Logs a warning if the tool runs code but declares no rules for it; the definition is valid nevertheless.
     pub(super) fn advise(&self) {
         let Some(security) = declared(&self.definition) else { return };
         let runs_code = permissions(&self.definition).contains(&Permission::CodeExecution);

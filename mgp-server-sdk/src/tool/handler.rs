@@ -52,7 +52,7 @@ macro_rules! handler {
                     };
                 )*
                 let era = request.cx.caller.era;
-                // All parameters could be extracted, so an error from here on comes from the function itself.
+                // All parameters were extracted, so from here on the function itself runs, and an error comes from it.
                 CallRecord::mark_executed(&request.cx);
                 let recorder = request.opened();
                 drop(request);
@@ -94,5 +94,6 @@ handler!(A a, B b, C c, D d, E e, G g);
 handler!(A a, B b, C c, D d, E e, G g, H h);
 handler!(A a, B b, C c, D d, E e, G g, H h, I i);
 
-/// Accepts only values that can be sent to other threads. The code of `#[tool]` passes the future of the function.
+/// Does nothing; it compiles only for values that can be sent to other threads. The code of `#[tool]` passes the
+/// function's future, to check that it is `Send`.
 pub fn assert_send<F: Send>(_: F) {}

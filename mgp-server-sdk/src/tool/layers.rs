@@ -14,7 +14,8 @@ use super::extract::ToolRequest;
 #[derive(Clone, Default)]
 pub(super) struct Layers(Vec<Arc<dyn Fn(Stack) -> Stack + Send + Sync>>);
 
-/// The server's state, stored in a call as an extension while the call passes through the layers of a tool.
+/// The server's state. It is stored in the extensions of a call while the call passes through the layers of a tool,
+/// because layers pass on only the call.
 pub(super) struct CarriedState(pub(super) Arc<Extensions>);
 
 impl Layers {
@@ -26,8 +27,7 @@ impl Layers {
         self.0.push(Arc::new(move |stack| Stack::new(layer.layer(stack))));
     }
 
-    /// Wraps the tool in its layers. Returns `None` for a tool without layers, which is run
-    /// without a stack, i.e. faster.
+    /// Wraps the tool in its layers. Returns `None` for a tool without layers, which runs faster without a stack.
     pub(super) fn wrap(&self, tool: &Arc<Tool>, definition: &Arc<mcp::Tool>) -> Option<Stack> {
         if self.0.is_empty() {
             return None;

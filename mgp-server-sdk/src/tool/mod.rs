@@ -6,6 +6,7 @@ mod definition_check;
 mod extract;
 mod handler;
 mod layers;
+mod name_errors;
 mod proposals;
 mod registry;
 mod result;
@@ -81,14 +82,15 @@ enum ExecutionMode {
     Blocking,
 }
 
-/// The schemas and state of a tool, derived from the types of its function.
+/// The schemas of a tool and the state that it needs, as derived from the types of its function.
 #[derive(Clone, Debug)]
 struct FunctionTypes {
     /// The generator of the arguments' schema; `None` if the author wrote the schema.
     input: Option<fn(SchemaStyle) -> RawObject>,
     /// The generator of the structured content's schema; `None` if the author wrote the schema.
     output: Option<fn(SchemaStyle) -> Option<RawObject>>,
-    /// `true` if results can contain structured content.
+    /// `true` if results of the function can contain structured content, which a tool with an output schema must
+    /// return.
     can_be_structured: bool,
     needs: Vec<RequiredState>,
 }

@@ -2,7 +2,7 @@
 
 use mgp_types::RpcError;
 use mgp_types::mcp::CallToolResult;
-use mgp_types::mgp::{Extension, ExtensionSet};
+use mgp_types::mgp::Extension;
 use mgp_types::proposal::{ConfirmationRisk, LatencyClass, StructuredError, ToolCost, ToolQuota};
 use mgp_types::service::Reply;
 use serde::Serialize;
@@ -65,16 +65,15 @@ impl Tool {
             .propose(Extension::HumanInTheLoop, "risk_level", risk)
     }
 
+    /// Sets a member of `_meta` that only callers with an extension receive.
     fn propose<T: Serialize + ?Sized>(
         mut self,
         extension: Extension,
         name: &str,
         value: &T,
     ) -> Self {
-        // Cannot fail: texts and numbers can always be encoded.
-        let _ = self.definition.meta.get_or_insert_default().encode(name, value);
-        self.proposed = self.proposed | ExtensionSet::EMPTY.with(extension);
-        self
+        self.proposed = self.proposed.with(extension);
+        self.set_meta(name, value)
     }
 }
 

@@ -9,14 +9,14 @@ use mgp_types::mgp::{Extension, ExtensionSet, Permission};
 use mgp_types::proposal::{MediaSignature, check_input_size, hide_tool_members};
 use mgp_types::service::{Call, Context, Extensions, HeaderParams, HeaderPlan, Reply, Stack};
 use mgp_types::sync::Mutex;
-use mgp_types::{ErrorCode, Payload, RpcError};
+use mgp_types::{Payload, RpcError};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
 use super::extract::{ToolRequest, admit};
 use super::layers::CarriedState;
 use super::run::Running;
-use super::{SchemaStyle, Tool, definition_check, retry_hint, schema, version};
+use super::{SchemaStyle, Tool, definition_check, name_errors, retry_hint, schema, version};
 use crate::catalog::LIST_TTL_MS;
 use crate::error::{BuildError, BuildErrors};
 use crate::subscribers::{ListKind, Subscribers};
@@ -42,8 +42,7 @@ struct ToolsState {
     subscribers: OnceLock<Subscribers>,
     /// The function that receives the definitions after each change; set if the server is governed.
     observer: OnceLock<DefinitionObserver>,
-    /// The function that checks the rights of a call again if the call had to wait after it was admitted; set if the
-    /// server is governed.
+    /// The function that [`Tools::recheck`] calls; set if the server is governed.
     recheck: OnceLock<Recheck>,
 }
 
@@ -54,7 +53,6 @@ type CheckFn = dyn Fn(&Call) -> Result<(), RpcError> + Send + Sync;
 
 mgp_types::opaque_debug!(Recheck);
 
-/// A function that receives the definitions of all tools after each change.
 struct DefinitionObserver(Box<ObserveFn>);
 
 type ObserveFn = dyn Fn(&[mcp::Tool]) + Send + Sync;
@@ -69,23 +67,25 @@ struct Snapshot {
     /// The tools by name. The hash needs no random seed, because callers cannot choose the names of the tools.
     by_name: FxHashMap<String, Arc<Entry>>,
     settings: Settings,
-    /// `true` if any tool supports tasks. Most servers have no such tool, so their calls skip the lookup of the tool.
+    /// `true` if at least one tool supports tasks. If none does, as on most servers, calls skip the lookup of the tool.
     any_task: bool,
     /// `true` if at least one tool has an output schema.
     any_typed: bool,
     /// `true` if at least one tool has its own time limit.
     any_timeout: bool,
-    /// `true` if a tool has members of proposals; then the list depends on the proposals that the caller negotiated.
+    /// `true` if a tool has members of proposals; the list then depends on the proposals that the caller negotiated.
     any_proposed: bool,
-    lists: [OnceLock<Result<Payload, RpcError>>; 8],
+    lists: [OnceLock<Result<Payload, RpcError>>; Form::COUNT],
 }
 
 /// The server's settings for all tools.
 #[derive(Clone, Debug, Default)]
 struct Settings {
     style: SchemaStyle,
-    /// If set, a client's list omits tools that need a permission that the client denies; calls fail in either case.
+    /// `true` if a client's list omits tools that need a permission that the client denies; calls fail in either case.
     hides_refused: bool,
+    /// `true` if errors may propose the names of tools to every caller, because no layer of the author can hide a tool.
+    shows_names: bool,
     /// If set, the arguments of a call are checked against the schema of its tool before the tool runs.
     #[cfg(feature = "schemas")]
     checks_arguments: bool,
@@ -103,7 +103,7 @@ struct Entry {
     headers: HeaderPlan,
     /// The declared maximum size of the input, in bytes.
     max_input: Option<u64>,
-    /// The tool wrapped in its own layers; `None` if it has no layers.
+    /// The tool with its own layers around it; `None` if it has no layers.
     wrapped: Option<Stack>,
     is_enabled: bool,
 }
@@ -125,9 +125,8 @@ impl Entry {
         Arc::new(Self { tool, definition, permissions, headers, max_input, wrapped, is_enabled })
     }
 
-    /// Compares the headers of a call with its arguments; they must be equal, because a proxy might route by headers.
-    ///
-    /// Only calls over HTTP in the modern era have such headers.
+    /// Checks that the headers of a call that repeat arguments are equal to them, because a proxy might route by these
+    /// headers.
     fn check_headers(&self, call: &Call) -> Result<(), RpcError> {
         let cx = call.cx();
         if cx.caller.era == Era::Modern
@@ -158,7 +157,7 @@ impl Tools {
         self.put(tool).map_err(|error| BuildErrors(vec![error]).into())
     }
 
-    /// Adds a tool; fails if another tool has the same name.
+    /// Adds a tool of the server that is being built; fails if another tool has the same name.
     pub(crate) fn declare(&self, tool: Tool) -> Result<(), BuildError> {
         let name = &tool.definition.name;
         if self.snapshot().by_name.contains_key(name) {
@@ -210,12 +209,7 @@ impl Tools {
         params: &mcp::ValidateToolParams,
     ) -> Result<mcp::ValidateToolResult, RpcError> {
         let snapshot = self.snapshot();
-        let entry = snapshot.by_name.get(&params.name);
-        let entry = entry.ok_or_else(|| unknown(&params.name, &snapshot))?;
-        if !entry.is_enabled {
-            return Err(disabled(&params.name));
-        }
-        super::argument_schema::check(&entry.definition, params)
+        super::argument_schema::check(&snapshot.find(&params.name)?.definition, params)
     }
 
     /// Makes the server omit tools from a client's list if the client is known to deny a permission that they need.
@@ -223,12 +217,16 @@ impl Tools {
         self.change(|_, settings| settings.hides_refused = true);
     }
 
-    /// Sets the server's state; returns an error for each tool that needs state that the server lacks.
-    pub(crate) fn set_state(&self, state: Arc<Extensions>) -> Vec<BuildError> {
+    /// Sets the server's state, and whether callers may know the names of all tools. Returns an error for each tool
+    /// that needs state that the server lacks.
+    pub(crate) fn complete(&self, state: Arc<Extensions>, shows_names: bool) -> Vec<BuildError> {
         let snapshot = self.snapshot();
         let missing = snapshot.order.iter().map(|entry| entry.tool.check_state(&state));
         let errors = missing.filter_map(Result::err).collect();
-        self.change(|_, settings| settings.state = Some(state));
+        self.change(|_, settings| {
+            settings.state = Some(state);
+            settings.shows_names = shows_names;
+        });
         errors
     }
 
@@ -355,10 +353,7 @@ impl Tools {
         let tool =
             call.tool().ok_or_else(|| RpcError::invalid_params("`name` must be a string"))?;
         let snapshot = self.snapshot();
-        let entry = snapshot.by_name.get(tool.name).ok_or_else(|| unknown(tool.name, &snapshot))?;
-        if !entry.is_enabled {
-            return Err(disabled(tool.name));
-        }
+        let entry = snapshot.find(tool.name)?;
         if !entry.headers.is_empty() {
             entry.check_headers(&call)?;
         }
@@ -423,11 +418,18 @@ impl Tools {
     }
 
     fn report_definitions(&self) {
-        if let Some(DefinitionObserver(observe)) = self.0.observer.get() {
+        let Some(DefinitionObserver(observe)) = self.0.observer.get() else { return };
+        loop {
             let snapshot = self.snapshot();
             let all: Vec<_> =
                 snapshot.order.iter().map(|entry| mcp::Tool::clone(&entry.definition)).collect();
             observe(&all);
+            // If the tools changed in the meantime, another thread may have reported the newer definitions first, so
+            // report them again. A lock would prevent this, but the observer runs hooks of the author, which may change
+            // tools.
+            if Arc::ptr_eq(&snapshot, &self.snapshot()) {
+                return;
+            }
         }
     }
 
@@ -499,26 +501,42 @@ fn is_typed(definition: &mcp::Tool) -> bool {
     definition.output_schema.is_some()
 }
 
-/// The variant of a list or definition for one kind of peer.
+/// The properties of a peer that determine the form in which it receives the list of tools and their definitions.
 #[derive(Clone, Copy)]
 struct Form {
-    /// Set if definitions contain the security metadata, for peers that negotiated it.
+    /// `true` if the peer negotiated security metadata, so that definitions contain it.
     security: bool,
-    /// Set if definitions contain the media types, for peers that negotiated them.
+    /// `true` if the peer negotiated media types, so that definitions contain them.
     media: bool,
-    /// Set if the list contains the fields that 2026-07-28 requires.
+    /// `true` if the peer is a modern one, for which the list contains the fields that 2026-07-28 requires.
     modern: bool,
     /// The proposals whose members definitions contain.
     proposals: ExtensionSet,
 }
 
 impl Form {
+    /// The number of values of [`index`](Self::index): two for each of three flags.
+    const COUNT: usize = 8;
+
     fn index(self) -> usize {
         usize::from(self.media) * 4 + usize::from(self.security) * 2 + usize::from(self.modern)
     }
 }
 
 impl Snapshot {
+    /// Returns the tool of this name; fails with code 4001 if there is none, and with 4002 if it is disabled.
+    fn find(&self, name: &str) -> Result<&Arc<Entry>, RpcError> {
+        match self.by_name.get(name) {
+            Some(entry) if entry.is_enabled => Ok(entry),
+            Some(_) => Err(name_errors::disabled(name)),
+            None => {
+                let shows_names = self.settings.shows_names && !self.settings.hides_refused;
+                let shown = self.order.iter().filter(|entry| shows_names && entry.is_enabled);
+                Err(name_errors::unknown(name, shown.map(|entry| &*entry.definition.name)))
+            }
+        }
+    }
+
     fn encode(&self, form: Form, is_shown: impl Fn(&Entry) -> bool) -> Result<Payload, RpcError> {
         let tools = self
             .order
@@ -562,36 +580,21 @@ fn shown(entry: &Entry, form: Form) -> Result<mcp::Tool, RpcError> {
     Ok(shown)
 }
 
-fn disabled(name: &str) -> RpcError {
-    let message = format!("the tool `{name}` is disabled by its server; use another listed one");
-    RpcError::new(ErrorCode::TOOL_DISABLED, message)
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// Returns error 4001, with the most similar tool name or, if there is none, with a hint how to find the right tool.
-fn unknown(name: &str, snapshot: &Snapshot) -> RpcError {
-    let shown = mgp_types::clip(name, 80);
-    let near = snapshot
-        .order
-        .iter()
-        .map(|entry| (distance(&shown, &entry.definition.name), &entry.definition.name))
-        .filter(|(distance, known)| *distance <= known.len().div_ceil(3))
-        .min();
-    let hint = near.map_or_else(
-        || "use a name from `tools/list`".to_owned(),
-        |(_, known)| format!("did you mean `{known}`?"),
-    );
-    RpcError::new(ErrorCode::TOOL_NOT_FOUND, format!("unknown tool `{shown}`; {hint}"))
-}
-
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.chars().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
-        for (j, y) in b.iter().enumerate() {
-            let next = (diagonal + usize::from(x != *y)).min(row[j] + 1).min(row[j + 1] + 1);
-            diagonal = std::mem::replace(&mut row[j + 1], next);
-        }
+    #[test]
+    fn an_observer_may_change_the_tools_and_receives_the_newest_definitions_last() {
+        let (tools, seen) = (Tools::default(), Arc::new(Mutex::new(Vec::new())));
+        let (weak, counts) = (tools.downgrade(), Arc::clone(&seen));
+        tools.observe_definitions(move |all| {
+            counts.lock().push(all.len());
+            if all.len() == 1 {
+                weak.upgrade().unwrap().add(Tool::new("b", "B", || async { "" }));
+            }
+        });
+        tools.add(Tool::new("a", "A", || async { "" }));
+        assert_eq!(*seen.lock(), [0, 1, 2, 2]);
     }
-    row[b.len()]
 }

@@ -97,8 +97,8 @@ impl<E: std::error::Error> From<E> for ToolError {
     }
 }
 
-/// Returns a result with one text block. It is encoded without the generic encoder, because it is
-/// the most frequent result.
+/// Returns a result with one text block. This is the most frequent result, so it is written directly instead of by the
+/// general encoder.
 fn text_reply(text: &str) -> Result<Reply, RpcError> {
     const START: &str = r#"{"content":[{"type":"text","text":""#;
     const END: &str = r#""}],"isError":false}"#;
@@ -112,7 +112,8 @@ fn text_reply(text: &str) -> Result<Reply, RpcError> {
         Some(encoded.map_err(|error| RpcError::internal("cannot encode a text").because(error))?)
     };
     let text = quoted.as_ref().map_or(text, |quoted| &quoted[1..quoted.len() - 1]);
-    // Reserve exactly the needed length, because a buffer with spare room needs a second allocation to be shared.
+    // Reserve exactly the needed length: converting a string with spare room to a shared buffer would need a second
+    // allocation.
     let mut out = String::with_capacity(START.len() + text.len() + END.len());
     out.push_str(START);
     out.push_str(text);

@@ -76,8 +76,8 @@ impl<F: Future<Output = Result<Reply, RpcError>>> Future for ResponseFuture<F> {
     }
 }
 
-/// Adds a note to the error of a call that exceeded its time limit: the note names the methods by which the server's
-/// author sets the limit. A caller knows only its own time limits.
+/// Adds a note to the error of a call that exceeded the server's time limit. It names the methods by which the author
+/// sets this limit, because a caller knows only its own time limits.
 fn name_limit(error: RpcError) -> RpcError {
     let refusal = error.source().and_then(|source| source.downcast_ref::<LifecycleError>());
     if !matches!(refusal, Some(LifecycleError::TimedOut(_))) {
@@ -110,7 +110,7 @@ fn with_retry_hints(error: RpcError) -> RpcError {
     error.recovery(hints)
 }
 
-/// Returns whether the definition allows a call to be repeated safely.
+/// Returns whether the definition declares that a call can safely be repeated.
 pub(super) fn is_repeatable(definition: &mcp::Tool) -> bool {
     let security = definition.find_security();
     let declared = security.as_ref().and_then(Lenient::valid);

@@ -14,8 +14,8 @@ use tokio::task::{JoinError, JoinHandle};
 use super::extract::{Abandoned, ToolRequest};
 use super::{ExecutionMode, Tool};
 
-/// The server's limit of running calls. It is stored with the state that the tools extract, because a function on the
-/// blocking pool counts as running also after its call ended.
+/// The server's limit of running calls. Tools find it in the server's state: a function on the blocking pool must count
+/// as running also after its call ended.
 #[derive(Debug)]
 pub(crate) struct RunningLimit(pub(crate) ConcurrencyLimitLayer);
 
@@ -27,8 +27,8 @@ impl Tool {
             ExecutionMode::Inline => {
                 let function = (self.run)(request);
                 Running::Inline(match asking {
-                    // Only a modern caller needs this wrapper, because it answers questions with its next request. The
-                    // additional box of the wrapper costs as much as the lookup of the tool.
+                    // Only a modern caller answers questions with its next request, which `run_round` handles. For
+                    // other callers, avoid the box of this wrapper, which costs as much as the lookup of the tool.
                     CallerAccess::Channel(_) => {
                         Box::pin(async move { asking.run_round(function).await })
                     }
@@ -37,9 +37,9 @@ impl Tool {
             }
             ExecutionMode::Task => {
                 let function = (self.run)(request);
-                // Let `run_round` poll the function in the same task, so that it collects all questions that the
-                // function asks during one poll. Because this task is separate from the connection's, pings are
-                // answered even if the function blocks its thread, which it should not do.
+                // `run_round` must poll the function in the same task, because it collects the questions that the
+                // function asks during one poll. This task is not that of the connection, so pings are answered even if
+                // the function blocks its thread, which it should not do.
                 let task = spawn_watched(async move { asking.run_round(function).await });
                 Running::Task(AbortOnDrop { task, blocking: None })
             }
@@ -112,9 +112,9 @@ struct BlockingFunction {
 }
 
 enum FunctionState {
-    /// The call waits for the function, and has its own permit.
+    /// The call still waits for the function; the permit of the call counts it as running.
     Called,
-    /// The call was dropped; the function counts as running in its place.
+    /// The call and its permit were dropped; the function has a permit of its own until it returns.
     Abandoned {
         _permit: Option<RunningPermit>,
     },
@@ -122,7 +122,8 @@ enum FunctionState {
 }
 
 impl BlockingFunction {
-    /// Prepares a request for the blocking pool.
+    /// Creates the record of a function that will run on the blocking pool, and stores in its request the notice by
+    /// which it learns that its call was dropped.
     fn of(request: &mut ToolRequest) -> Arc<Self> {
         let abandoned = Arc::<Abandoned>::default();
         request.cx.extensions.insert_shared(Arc::clone(&abandoned));
@@ -135,7 +136,8 @@ impl BlockingFunction {
         })
     }
 
-    /// Notifies a function that has not ended, and keeps it counted.
+    /// If the function has not ended, notifies it that its call was dropped, and gives it a permit with which it still
+    /// counts as running.
     fn abandon(&self) {
         let mut state = self.state.lock();
         if !matches!(*state, FunctionState::Called) {
@@ -150,13 +152,14 @@ impl BlockingFunction {
     }
 }
 
-/// A guard that is dropped when the function has returned, or if it never starts.
+/// A guard that records that the function has ended. It is dropped when the function has returned, or if it never
+/// starts.
 struct EndOnDrop(Arc<BlockingFunction>);
 
 impl Drop for EndOnDrop {
     fn drop(&mut self) {
         let ended = std::mem::replace(&mut *self.0.state.lock(), FunctionState::Ended);
-        // Dropped outside of the lock, because a released permit wakes other calls.
+        // Drop the permit after the lock is released, because a released permit wakes other calls.
         drop(ended);
     }
 }

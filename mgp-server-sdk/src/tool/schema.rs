@@ -25,8 +25,8 @@ pub(super) fn arguments_of<T: JsonSchema>(style: SchemaStyle) -> RawObject {
     let mut schema = schema_of::<T>(style, Contract::Deserialize);
     let object = schema.ensure_object();
     let permits_anything = object.is_empty();
-    // The schema of an enum has no `type` at its root, and that of an `Option` also permits null, but arguments are
-    // always an object.
+    // The schema of an enum has no `type` at its root, and that of an `Option` permits null as well. Arguments are
+    // always an object, so set this type.
     let permits_objects = object.get("type").is_none_or(|kind| {
         kind.as_array().is_some_and(|kinds| kinds.iter().any(|kind| kind == "object"))
     });
@@ -38,7 +38,7 @@ pub(super) fn arguments_of<T: JsonSchema>(style: SchemaStyle) -> RawObject {
         object.entry("properties").or_insert_with(|| serde_json::Map::new().into());
     }
     if permits_anything {
-        // Without this, a kernel concludes from the empty list of properties that the tool ignores all arguments.
+        // Otherwise a kernel would conclude from the empty list of properties that the tool ignores all arguments.
         object.insert("additionalProperties".to_owned(), true.into());
     }
     RawObject::of(&schema).unwrap_or_else(|_| any_object())

@@ -15,8 +15,8 @@ use mgp_types::{ErrorCode, Object, Payload, RpcError};
 
 use super::result::IntoToolResult;
 
-/// The server's limit on the chunks of a call. It is stored with the state that the tools extract, because a call has
-/// no [`StreamLimit`] if its caller wants no chunks.
+/// The server's limit on the total size of a call's chunks, in bytes. Tools find it in the server's state, because a
+/// call has no [`StreamLimit`] if its caller wants no chunks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MaxStreamBytes(pub(crate) u64);
 
@@ -27,7 +27,8 @@ pub(crate) struct MaxStreamBytes(pub(crate) u64);
 pub(crate) struct ChunkRecorder {
     /// The outlet through which chunks are sent to the caller; `Outlet::none()` if the caller wants no chunks.
     inner: Outlet,
-    /// If set, chunks are not held back, because the function blocks its thread and never waits.
+    /// `true` if chunks are sent at once instead of being held back, because the function blocks its thread and never
+    /// waits.
     is_blocking: bool,
     max_bytes: u64,
     /// A lock that is held while an item is sent, so that items from several tasks keep their order.
@@ -43,19 +44,19 @@ struct Recorded {
     bytes: u64,
     is_too_long: bool,
     held: Option<Chunk>,
-    /// `true` while the function is being polled; the recorder then checks `held` after the poll.
+    /// `true` while the function is being polled. After the poll, the recorder passes on the chunk in `held`.
     is_polled: bool,
     waker: Option<Waker>,
 }
 
 impl ChunkRecorder {
-    /// Creates the recorder of a call.
+    /// Creates the recorder of a call; `max_bytes` limits the chunks if the caller wants none.
     pub(super) fn new(outlet: &Outlet, is_blocking: bool, max_bytes: Option<u64>) -> Arc<Self> {
         let wants = outlet.wants(OutletItemKind::Chunk);
         Arc::new(Self {
             inner: if wants { outlet.clone() } else { Outlet::none() },
             is_blocking,
-            // If the caller wants chunks, the connection limits their size instead.
+            // If the caller wants chunks, the layer that sends them limits their size.
             max_bytes: if wants {
                 u64::MAX
             } else {
@@ -88,8 +89,8 @@ impl ChunkRecorder {
         state.sent += 1;
         if !self.is_blocking && self.is_streamed() {
             state.held = Some(chunk);
-            // If another task sent this chunk, wake the function, because the chunk is passed on after the function's
-            // next poll.
+            // A held chunk is passed on after the next poll of the function. If the function is not being polled now,
+            // because another task sent the chunk, wake it.
             let waker = if state.is_polled { None } else { state.waker.take() };
             drop(state);
             if let Some(waker) = waker {
@@ -99,7 +100,7 @@ impl ChunkRecorder {
         Ok(())
     }
 
-    /// Sends a chunk that is not part of the result.
+    /// Sends a chunk that is not part of the result, e.g. the mark of a checkpoint.
     pub(super) async fn send_mark(&self, chunk: Chunk) -> Result<(), ConsumerGone> {
         let _turn = self.order.lock().await;
         self.send_held().await?;
@@ -119,7 +120,7 @@ impl ChunkRecorder {
         self.inner.send(item).await
     }
 
-    /// Sends the chunk that was held back. The code that calls this method must hold the lock `order`.
+    /// Sends the chunk that was held back, if there is one. The caller of this method must hold the lock `order`.
     async fn send_held(&self) -> Result<(), ConsumerGone> {
         let held = self.state.lock().held.clone();
         if let Some(chunk) = held {
@@ -168,7 +169,7 @@ impl ChunkRecorder {
             return Err(too_long(self.max_bytes));
         }
         match outcome {
-            Ok(Reply::Complete(body)) if !self.is_unused() && !is_error(&body) => {
+            Ok(Reply::Complete(body)) if self.has_content() && !is_error(&body) => {
                 self.complete(&body).await
             }
             outcome => {
@@ -193,8 +194,8 @@ impl ChunkRecorder {
         state.held.is_some()
     }
 
-    fn is_unused(&self) -> bool {
-        self.state.lock().content.is_empty()
+    fn has_content(&self) -> bool {
+        !self.state.lock().content.is_empty()
     }
 
     /// Completes the result and the chunks, so that both contain the same text.
@@ -222,7 +223,7 @@ impl ChunkRecorder {
         Reply::of(&result)
     }
 
-    /// Sends the remaining content, and marks the last chunk.
+    /// Sends the held chunk and the remaining content, and marks the last chunk as such.
     async fn send_last(&self, rest: Vec<Payload>) {
         let _turn = self.order.lock().await;
         let mut left: Vec<_> = self.state.lock().held.take().into_iter().collect();
@@ -250,7 +251,7 @@ fn too_long(max: u64) -> RpcError {
     drop(details.encode("of", "partial results"));
     drop(details.encode("started", &true));
     let error = RpcError::new(ErrorCode::RESOURCE_EXHAUSTED, message);
-    // The call has already run, and would send as much again if it were retried.
+    // Advise against a retry: the tool has already run, and would send as much again.
     match error.as_recovery().cloned() {
         Some(hints) => error.recovery(hints.no_retry().details(details)),
         None => error,

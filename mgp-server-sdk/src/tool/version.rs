@@ -3,7 +3,7 @@
 
 use mgp_security::{Refusal, check_version};
 use mgp_types::RpcError;
-use mgp_types::mcp::{self, Meta, ToolAnnotations, ToolIdempotency};
+use mgp_types::mcp::{self, ToolAnnotations, ToolIdempotency};
 use mgp_types::service::Params;
 use serde::Serialize;
 
@@ -50,7 +50,7 @@ impl Tool {
     /// Sets the version, which is listed as `_meta.version`. Callers can require a range of versions with
     /// `_meta.tool_version`.
     pub fn version(self, version: &str) -> Self {
-        self.set_meta("version", &version)
+        self.set_meta("version", version)
     }
 
     /// Marks the tool as deprecated; the list shows it as `_meta.deprecated`.
@@ -67,10 +67,9 @@ impl Tool {
     }
 
     /// Sets a member of `_meta`.
-    fn set_meta<T: Serialize>(mut self, name: &str, value: &T) -> Self {
-        let meta = self.definition.meta.get_or_insert_with(Meta::new);
-        // Cannot fail: values of these types can always be encoded.
-        let _ = meta.0.encode(name, value);
+    pub(super) fn set_meta<T: Serialize + ?Sized>(mut self, name: &str, value: &T) -> Self {
+        // This cannot fail: values of the types that are passed here can always be encoded.
+        let _ = self.definition.meta.get_or_insert_default().encode(name, value);
         self
     }
 }

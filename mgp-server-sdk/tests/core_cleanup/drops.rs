@@ -1,6 +1,6 @@
 //! Tests that calls, whose callers drop them at random points, leave nothing behind.
 //!
-//! The environment variable `CALLS` sets their number; 2,500 by default.
+//! The environment variable `CALLS` sets the number of calls; the default is 2,500.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -124,7 +124,7 @@ async fn dropped_calls_leave_nothing(seed: u64) {
         assert_eq!((pair.client.shed(), pair.server.shed(), pair.server.dropped()), (0, 0, 0));
     }
 
-    // Ends the connections in every possible way, while calls are running.
+    // End the connections in every possible way while calls are running on them.
     let hanging: Vec<_> = pairs.iter().map(|pair| tokio::spawn(pair.call("hang", 0))).collect();
     until_shown(|| (alive.now() == CONNECTIONS, alive.now())).await;
     pairs[0].cx.peer.close("enough");

@@ -18,8 +18,8 @@ const REPORT: &str = concat!(
 const ROOTS: &str = "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/roots/list_changed\"}\n";
 const PING: &str = "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n";
 
-/// Creates a server whose handler of one notification never completes, although it should, so that all others wait
-/// behind it.
+/// Creates a server with a faulty handler: it handles one kind of notification and never completes, so that all later
+/// notifications wait behind it.
 fn stuck(alive: &Alive) -> Stack {
     let alive = alive.clone();
     let router = Router::new().on_notification::<RootsListChanged, _, _>(move |_, _| {
@@ -44,8 +44,8 @@ async fn flooded() {
     raw.write(PING).await;
     assert!(raw.line().await.contains("\"result\""));
     let (limits, monitor) = (Limits::default(), raw.monitor.clone());
-    // Each stored notification needs half a kilobyte in addition to its text, so the limit in bytes is reached before
-    // the limit of their number, or almost at the same time.
+    // Each stored notification needs half a kilobyte in addition to its text. So the limit on bytes is reached before
+    // the limit on the number of notifications, or almost at the same time.
     let held = 200_001 - monitor.dropped();
     assert!(held > 60_000 && held <= limits.notifications as u64, "{held} are held");
     assert!(monitor.held_bytes() <= limits.held_bytes, "{}", monitor.held_bytes());
@@ -65,7 +65,7 @@ fn waits_dropped_and_ended_within_bounds() {
     });
 }
 
-/// Long notifications reach the limit in bytes long before the limit of their number.
+/// If notifications are long, the limit on their bytes is reached long before the limit on their number.
 #[tokio::test]
 async fn long_ones_are_bounded_by_their_bytes() {
     let alive = Alive::default();
@@ -92,7 +92,7 @@ async fn a_flood_that_is_handled_loses_nothing() {
     let mut raw =
         Raw::join(&Server::new("plain", "1.0").into_stack().unwrap(), Limits::default()).await;
     let many = [REPORT, ROOTS].concat().repeat(1_000);
-    // More than may be stored at a time.
+    // Send more than the server would store at a time.
     for _ in 0..40 {
         raw.write(&many).await;
     }

@@ -30,7 +30,7 @@ pub(crate) fn grows_less_than(bound: u64, name: &str, scenario: impl FnOnce()) {
     assert!(played.status.success() && output.contains("1 passed"), "{output}");
 }
 
-/// Returns a figure about the memory of this process, in bytes; 0 if `/proc` does not contain it.
+/// Returns the value `name` from the memory figures of this process in `/proc`, in bytes; 0 if it is not there.
 fn proc_figure(name: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix(name));

@@ -89,7 +89,7 @@ impl Client {
         let mut socket = TcpStream::connect(to).await.ok()?;
         socket.write_all(text.as_bytes()).await.ok()?;
         let mut answer = String::new();
-        // A server that has ended closes the connection, so the read ends.
+        // This read always returns: the server closes the connection at its end, if not before.
         timeout(TIMEOUT, socket.read_to_string(&mut answer)).await.unwrap().ok()?;
         if answer.is_empty() {
             return None;

@@ -49,7 +49,7 @@ async fn one(by: Trigger, random: &mut Random) -> (usize, usize) {
         flag.store(true, Ordering::SeqCst);
     });
     let asked = random.below(CALLS);
-    // The late calls are those that the peer wrote after the drain had begun.
+    // `late` has the ids of the calls that the peer wrote after the drain had begun.
     let (mut sent, mut late) = (Vec::new(), Vec::new());
     for id in 0..CALLS {
         if by == Trigger::Method && id == asked {
@@ -138,7 +138,7 @@ async fn the_outcome_of_a_task_reaches_the_caller_that_waits_for_it() {
             let id = json!({"taskId": id});
             world.write(&request(100 + u64::try_from(number).unwrap(), "tasks/result", id)).await;
         }
-        // When this call is answered, the server has read the earlier request that waits for a task.
+        // Once this call is answered, the server has also read the request before it, which still waits for a task.
         world.write(&call(200, "inline", 0)).await;
         assert_eq!(world.receive().await.unwrap()["id"], 200);
         let remaining = world.drain.begin(ShutdownReason::OperatorRequest, Duration::from_secs(30));

@@ -23,10 +23,10 @@ fn drains() -> usize {
     std::env::var("DRAINS").ok().and_then(|count| count.parse().ok()).unwrap_or(100)
 }
 
-/// Returns the time limit within which an idle server must end; it is longer if other tests run at the same time.
+/// Returns the time within which an idle server must end. It is longer if other tests may run at the same time.
 fn at_once() -> Duration {
     Duration::from_millis(if drains() < A_CHECK { 2_000 } else { 50 })
 }
 
-/// With at least this number of drains, a test is an acceptance check, and no other test runs at the same time.
+/// The number of drains from which on a test runs as an acceptance check, while no other test runs.
 const A_CHECK: usize = 1000;

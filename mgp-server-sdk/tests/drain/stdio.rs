@@ -38,7 +38,7 @@ impl Process {
     }
 
     async fn write(&mut self, message: &Value) {
-        // An error is ignored here: if the server has ended, that is noticed when its answers are read.
+        // Ignore an error: if the server has ended, the test notices it when it reads the answers.
         let _ = self.to.write_all(format!("{message}\n").as_bytes()).await;
     }
 

@@ -80,7 +80,7 @@ impl World {
         world.write(&request(1_000_000, "initialize", hello)).await;
         world.receive().await.unwrap();
         world.write(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"})).await;
-        // When the next request is answered, the notification has been handled.
+        // A notification gets no answer, but once the request after it is answered, it has been handled.
         world.write(&request(1_000_001, "ping", json!({}))).await;
         world.receive().await.unwrap();
         world

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use mgp_types::mcp::Era;
 use serde_json::{Value, json};
+use tokio::task::JoinHandle;
 
 use super::wire::{Response, send};
 use super::world::World;
@@ -17,7 +18,7 @@ pub(crate) struct Caller {
     era: Era,
     capabilities: Value,
     key: Option<String>,
-    /// The handle in a modern caller's requests; a request can cancel another one with the same handle.
+    /// The handle that a modern caller sends with its requests; a request can cancel only a call with the same handle.
     pub(crate) handle: Option<&'static str>,
     pub(crate) session: Option<String>,
 }
@@ -52,20 +53,15 @@ impl Caller {
         self.session = Some(answer.header("mcp-session-id").unwrap().to_owned());
         let ready = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
         assert_eq!(self.post(&ready).await.status, 202);
-        // The notification is handled concurrently, and the session is not ready until it has been handled.
+        // The server handles the notification concurrently, and refuses requests of the session until then.
         while self.request(0, "tools/list", json!({})).await.message().await.get("error").is_some()
         {
             tokio::task::yield_now().await;
         }
     }
 
-    /// Sends a request of this caller's era.
-    pub(crate) async fn request(
-        &self,
-        id: impl Into<Value>,
-        method: &str,
-        mut params: Value,
-    ) -> Response {
+    /// Returns a request of this caller's era.
+    pub(crate) fn message(&self, id: impl Into<Value>, method: &str, mut params: Value) -> Value {
         if self.era == Era::Modern {
             let meta = &mut params["_meta"];
             meta["io.modelcontextprotocol/protocolVersion"] = MODERN.into();
@@ -75,7 +71,17 @@ impl Caller {
             }
         }
         let id = id.into();
-        self.post(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })).await
+        json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })
+    }
+
+    /// Sends a request of this caller's era.
+    pub(crate) async fn request(
+        &self,
+        id: impl Into<Value>,
+        method: &str,
+        params: Value,
+    ) -> Response {
+        self.post(&self.message(id, method, params)).await
     }
 
     pub(crate) async fn call(
@@ -85,6 +91,17 @@ impl Caller {
         arguments: Value,
     ) -> Response {
         self.request(id, "tools/call", json!({ "name": tool, "arguments": arguments })).await
+    }
+
+    /// Calls a tool on a task, which closes the connection when it is aborted.
+    pub(crate) fn spawn_call(
+        &self,
+        id: u32,
+        tool: &'static str,
+        arguments: Value,
+    ) -> JoinHandle<Response> {
+        let caller = self.clone();
+        tokio::spawn(async move { caller.call(id, tool, arguments).await })
     }
 
     /// Calls a tool that reports progress.
@@ -100,15 +117,20 @@ impl Caller {
     }
 
     pub(crate) async fn post(&self, message: &Value) -> Response {
+        self.post_as("application/json", message, message.to_string().as_bytes()).await
+    }
+
+    /// Posts a body of this media type, which contains the message.
+    pub(crate) async fn post_as(&self, kind: &str, message: &Value, body: &[u8]) -> Response {
         let mut headers = self.headers();
-        headers.push(("Content-Type", "application/json"));
+        headers.push(("Content-Type", kind));
         if self.era == Era::Modern {
             headers.push(("Mcp-Method", message["method"].as_str().unwrap_or_default()));
             if let Some(name) = message["params"]["name"].as_str() {
                 headers.push(("Mcp-Name", name));
             }
         }
-        send(self.to, "POST", &headers, &message.to_string()).await
+        send(self.to, "POST", &headers, body).await
     }
 
     /// Opens the stream of the session, or resumes a stream after the event with the id `last`.

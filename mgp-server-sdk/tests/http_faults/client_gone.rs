@@ -78,26 +78,23 @@ async fn modern_ends_with_its_stream() {
     world.quiet().await;
 }
 
-/// The client disconnects before the server has sent any message, while the response could still become plain JSON.
+/// Regards a client that disconnects before the server has sent anything, when the response could still become plain
+/// JSON.
 #[tokio::test]
 async fn before_the_first_event() {
     let world = World::open(|server| server).await;
     let modern = Caller::modern(&world, json!({}), None);
     let legacy = Caller::legacy(&world, json!({}), None).await;
-    let asks = |caller: &Caller| {
-        let caller = caller.clone();
-        tokio::spawn(async move { caller.call(1, "steps", json!({ "n": 1 })).await.status })
-    };
-    let asked = asks(&modern);
+    let asked = modern.spawn_call(1, "steps", json!({ "n": 1 }));
     until_shown(|| (world.hold.alive() == 1, world.hold.alive())).await;
     asked.abort();
     world.quiet().await;
 
-    let asked = asks(&legacy);
+    let asked = legacy.spawn_call(1, "steps", json!({ "n": 1 }));
     until_shown(|| (world.hold.alive() == 1, world.hold.alive())).await;
     asked.abort();
-    assert!(asked.await.unwrap_err().is_cancelled());
-    // To the server, the client has only closed its sending side, which must not end a legacy call.
+    assert!(asked.await.is_err_and(|error| error.is_cancelled()));
+    // The server sees only that the client closed its sending side, which must not end a legacy call.
     assert_eq!(legacy.call(2, "now", json!({})).await.status, 200);
     assert_eq!((world.hold.alive(), world.monitor.running()), (1, 1));
     world.hold.step(1);
@@ -125,36 +122,31 @@ async fn batch_without_its_client_still_counts() {
     world.quiet().await;
 }
 
-/// The status is neither 202, which would mean success, nor 404, after which a client would repeat the call.
+/// The status must not be 202, which would mean success, and not 404, after which a client would repeat the call.
 #[tokio::test]
 async fn call_whose_session_ends_is_answered_with_an_error() {
     let world = World::open(|server| server).await;
     let caller = Caller::legacy(&world, json!({}), None).await;
-    let asked = {
-        let caller = caller.clone();
-        tokio::spawn(async move { caller.call("a", "hang", json!({})).await })
-    };
+    let asked = caller.spawn_call(7, "hang", json!({}));
     until_shown(|| (world.hold.alive() == 1, world.hold.alive())).await;
     assert_eq!(caller.delete().await.status, 204);
     let answer = asked.await.unwrap();
     assert_eq!(answer.status, 200);
     let answer = answer.message().await;
-    assert_eq!((&answer["id"], &answer["error"]["code"]), (&json!("a"), &json!(2000)));
+    assert_eq!((&answer["id"], &answer["error"]["code"]), (&json!(7), &json!(2000)));
     world.quiet().await;
     assert_eq!(world.service.sessions(), 0);
 }
 
-/// A modern client cancels by closing its stream, because several callers may use the same request id.
+/// A modern client cancels a call by closing its stream. A notification cancels nothing, because several callers may
+/// use the same request id.
 #[tokio::test]
 async fn modern_call_is_not_cancelled_by_a_notification() {
     let world = World::open(|server| server).await;
     let caller = Caller::modern(&world, json!({}), None);
-    let asked = {
-        let caller = caller.clone();
-        tokio::spawn(async move { caller.call("a", "steps", json!({ "n": 1 })).await })
-    };
+    let asked = caller.spawn_call(7, "steps", json!({ "n": 1 }));
     until_shown(|| (world.hold.alive() == 1, ())).await;
-    let cancel = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": "a" } });
+    let cancel = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 7 } });
     assert_eq!(caller.post(&cancel).await.status, 202);
     world.hold.step(1);
     assert_eq!(asked.await.unwrap().status, 200);
@@ -200,10 +192,7 @@ async fn question_is_answered_over_a_stream_that_was_cut() {
 async fn server_that_is_dropped_ends_the_calls_of_its_sessions() {
     let world = World::open(|server| server).await;
     let caller = Caller::legacy(&world, json!({}), None).await;
-    let asked = {
-        let caller = caller.clone();
-        tokio::spawn(async move { caller.call(1, "hang", json!({})).await })
-    };
+    let asked = caller.spawn_call(1, "hang", json!({}));
     until_shown(|| (world.hold.alive() == 1, world.hold.alive())).await;
     asked.abort();
     let (hold, monitor) = (world.hold.clone(), world.monitor.clone());

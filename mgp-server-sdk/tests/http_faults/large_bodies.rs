@@ -76,18 +76,14 @@ fn gibibyte_is_refused() {
 async fn bodies_are_bounded_together() {
     let world = World::open(|server| server.config(|config| config.held_bytes = 100_000)).await;
     let caller = Caller::modern(&world, json!({}), None);
-    let hangs = |id: u32| {
-        let caller = caller.clone();
-        let arguments = json!({ "n": 1, "padding": "x".repeat(60_000) });
-        tokio::spawn(async move { caller.call(id, "steps", arguments).await.status })
-    };
-    let first = hangs(1);
+    let arguments = json!({ "n": 1, "padding": "x".repeat(60_000) });
+    let first = caller.spawn_call(1, "steps", arguments.clone());
     until_shown(|| (world.hold.alive() == 1, ())).await;
     assert!(world.service.held_bytes() > 60_000);
-    assert_eq!(hangs(2).await.unwrap(), 503);
+    assert_eq!(caller.call(2, "steps", arguments).await.status, 503);
     assert_eq!(caller.call(3, "now", json!({})).await.status, 200);
     world.hold.step(1);
-    assert_eq!(first.await.unwrap(), 200);
+    assert_eq!(first.await.unwrap().status, 200);
     world.quiet().await;
 }
 

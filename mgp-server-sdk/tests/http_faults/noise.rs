@@ -83,7 +83,7 @@ impl Dice {
             let name = HeaderName::from_static(name);
             let usual = values[usize::from(*die) % values.len()];
             match die {
-                // The first value of these headers lets a request pass the checks.
+                // Usually send the first value, with which a request passes the checks of these headers.
                 0..150 if matches!(name.as_str(), "host" | "content-type" | "accept") => {
                     headers.insert(name, HeaderValue::from_static(values[0]));
                 }

@@ -20,7 +20,7 @@ async fn session_of_another_is_unknown() {
         unknown.session = Some("0".repeat(32));
         let wrong = unknown.call(1, "now", json!({})).await;
         assert_eq!((called.status, wrong.status), (404, 404));
-        // The answer for another caller's session has the same text as for an id that does not exist.
+        // Another caller's session and an id that does not exist get the same answer.
         assert_eq!(called.text().await, wrong.text().await);
         let ready = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
         let answer = json!({ "jsonrpc": "2.0", "id": 1, "result": {} });
@@ -53,7 +53,7 @@ async fn events_of_another_stream_are_unknown() {
     for wrong in [id.as_str(), "99-0", "1", "", "-", "1-", "x-y", "1-1-1", "18446744073709551616-0"]
     {
         let answer = eve.get(Some(wrong)).await;
-        // 404 would mean that eve's session has ended.
+        // The status must not be 404, which would mean that eve's own session has ended.
         assert_eq!(answer.status, 400, "{wrong}");
         assert!(answer.text().await.contains("no event stream"), "{wrong}");
     }

@@ -28,7 +28,13 @@ async fn a_flood_of_one_caller_leaves_room_for_others() {
         assert_eq!(refused.status, 429);
         let messages = refused.message().await;
         assert_eq!(messages["error"]["code"], 3001);
-        assert!(messages["error"]["message"].as_str().unwrap().contains("are yours"), "{messages}");
+        assert!(
+            messages["error"]["message"]
+                .as_str()
+                .unwrap()
+                .contains("you have too many running requests"),
+            "{messages}"
+        );
     }
     for id in 0..20 {
         assert_eq!(bob.call(id, "now", json!({})).await.status, 200);
@@ -57,7 +63,7 @@ fn answer(id: &Value, name: &str) -> Value {
 
 #[tokio::test]
 async fn an_answer_is_accepted_beyond_the_limit_of_requests() {
-    // A form may be long.
+    // Also test a long answer, because a form may be long.
     for name in ["Ann".to_owned(), "A".repeat(20_000)] {
         let (world, caller, mut call, question) = asking().await;
         assert_eq!(caller.post(&answer(&question, &name)).await.status, 202);
@@ -83,7 +89,7 @@ async fn a_caller_that_fills_the_store_of_events_leaves_room_for_others() {
     let http = server(&hold).http("127.0.0.1:0").auth(AuthLayer::new().keys(keys.clone()));
     let world = World::of(http.config(|config| config.store_bytes = 100_000), keys).await;
     let ann = world.key("acme", "ann").await;
-    // Each of these calls leaves a stream of a bit more than a kilobyte.
+    // Each of these calls leaves a stored stream of a bit more than a kilobyte.
     for _ in 0..7 {
         let caller = Caller::legacy(&world, json!({}), Some(&ann)).await;
         for id in 1..=16 {
@@ -126,7 +132,7 @@ async fn the_connections_of_an_address_are_limited() {
     drop(open);
     let caller = Caller::modern(&world, json!({}), None);
     for _ in 0..2_000 {
-        // The server counts the closed connections until it detects that they are closed, so try repeatedly.
+        // The server counts a closed connection until it detects that it is closed, so try repeatedly.
         if caller.call(1, "now", json!({})).await.status == 200 {
             return;
         }

@@ -32,7 +32,7 @@ async fn equal_ids_and_tokens_are_distinguished() {
     // The two calls take turns, so after these two steps each call has reported one step.
     world.hold.step(2);
     let other = other.await.unwrap();
-    // The id is ambiguous, so the server cancels neither call.
+    // Two calls have this id, so the server cancels neither of them.
     let cancel = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 7 } });
     assert_eq!(caller.post(&cancel).await.status, 202);
     assert_eq!(world.hold.alive(), 2);

@@ -40,8 +40,9 @@ pub(crate) async fn send(
     to: SocketAddr,
     method: &str,
     headers: &[(&str, &str)],
-    body: &str,
+    body: impl AsRef<[u8]>,
 ) -> Response {
+    let body = body.as_ref();
     let socket = TcpStream::connect(to).await.unwrap();
     let mut text = format!("{method} /mcp HTTP/1.1\r\nHost: {to}\r\n");
     for (name, value) in headers {
@@ -51,9 +52,8 @@ pub(crate) async fn send(
         write!(text, "Content-Length: {}\r\n", body.len()).unwrap();
     }
     text += "\r\n";
-    text += body;
     let mut socket = BufReader::new(socket);
-    socket.write_all(text.as_bytes()).await.unwrap();
+    socket.write_all(&[text.as_bytes(), body].concat()).await.unwrap();
     response(socket).await
 }
 

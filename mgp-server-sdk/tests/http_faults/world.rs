@@ -77,7 +77,7 @@ pub(crate) fn server(hold: &Hold) -> Server {
                 let _life = life;
                 for step in 1..=amount.n {
                     hold.steps.acquire().await.map_err(|_| RpcError::internal("closed"))?.forget();
-                    // The tool continues even if the caller has disconnected.
+                    // Ignore the error, because the tool continues even if the caller has disconnected.
                     let _ = outlet.progress(f64::from(step), f64::from(amount.n)).await;
                 }
                 Ok::<_, RpcError>(format!("took {}", amount.n))

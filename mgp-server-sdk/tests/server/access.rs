@@ -4,7 +4,7 @@ use mgp_security::{Access, AccessLayer, Policies};
 use mgp_server_sdk::prelude::*;
 use mgp_testkit::{hello, modern_meta};
 use mgp_types::mgp::{AccessGrantParams, AccessRevokeParams};
-use mgp_types::service::Principal;
+use mgp_types::service::{Principal, gate};
 use serde_json::{Value, json};
 
 fn names(list: &Value) -> Vec<&str> {
@@ -50,4 +50,23 @@ async fn a_revoked_tool_is_gone_from_the_next_list_and_call() {
     let refused = client.ask("tools/call", write).await;
     let reason = &refused["result"]["structuredContent"];
     assert_eq!((&reason["code"], &reason["details"]["tool"]), (&json!(1001), &json!("write")));
+}
+
+#[tokio::test]
+async fn the_error_for_an_unknown_tool_names_no_tool_that_the_caller_might_not_see() {
+    let server = || Server::new("files", "1").tool(Tool::new("write", "Writes", || async { "" }));
+    let disabled = server();
+    assert!(disabled.tools().disable("write"));
+    for (server, hint) in [
+        (server(), "did you mean `write`?"),
+        (disabled, "use a name from `tools/list`"),
+        (server().hide_denied_tools(), "use a name from `tools/list`"),
+        (server().layer(gate(|_| Ok(()))), "use a name from `tools/list`"),
+        (server().around(gate(|_| Ok(()))), "use a name from `tools/list`"),
+    ] {
+        let mut client = super::raw::connect(server);
+        client.ask("initialize", hello("2025-11-25", &json!({}))).await;
+        let refused = client.ask("tools/call", json!({ "name": "wrote" })).await;
+        assert!(refused["error"]["message"].as_str().unwrap().ends_with(hint), "{refused}");
+    }
 }

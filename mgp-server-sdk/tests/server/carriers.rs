@@ -23,7 +23,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::sync::{Notify, mpsc};
 use wire::{Event, Response};
 
-/// The methods of the messages that the tool `notify` sends through the outlet of its call, in order of arrival.
+/// The methods of the messages that the tool `tell` sends through the outlet of its call, in order of arrival.
 const OF_THE_CALL: [&str; 6] = [
     "notifications/mgp.stream.chunk",
     "notifications/progress",
@@ -32,9 +32,9 @@ const OF_THE_CALL: [&str; 6] = [
     "notifications/mgp.event",
     "notifications/mgp.callback.request",
 ];
-/// The method of the last chunk that the tool `notify` sends: the stream of chunks ends with its call.
+/// The method of the message with the last chunk; it is sent when the call of the tool `tell` ends.
 const END: &str = "notifications/mgp.stream.chunk";
-/// The methods of the messages that the tool `notify` sends directly to its peer; they belong to no call.
+/// The methods of the messages that the tool `tell` sends directly to its peer; they belong to no call.
 const OF_NO_CALL: [&str; 2] = ["notifications/mgp.lifecycle", "notifications/mgp.audit"];
 const LIST_CHANGED: &str = "notifications/tools/list_changed";
 
@@ -50,7 +50,8 @@ mod world {
     pub(crate) use super::World;
 }
 
-/// A handle that makes the tools send progress after their calls have ended, and reports whether that succeeded.
+/// A handle by which the test makes tools send progress after their calls have ended, and learns whether that
+/// succeeded.
 #[derive(Clone)]
 struct Late {
     go: Arc<Notify>,

@@ -116,8 +116,8 @@ async fn a_method_without_its_extension_is_unknown() {
     }
 }
 
-/// Returns whether only another kind of server serves an extension: governed servers serve access control, and kernels
-/// serve both kinds of discovery.
+/// Returns whether this server cannot serve an extension, because only servers of another kind do: governed servers
+/// serve access control, and kernels serve both kinds of discovery.
 fn is_anothers(extension: Extension) -> bool {
     matches!(extension, Extension::AccessControl | Extension::Discovery | Extension::ToolDiscovery)
 }
@@ -143,7 +143,8 @@ async fn what_is_served_is_advertised_and_nothing_else() {
     for era in [Era::Legacy, Era::Modern] {
         for &extension in Extension::STANDARD {
             let peer = Peer::new(era, &[], Some(extension)).await;
-            // The server may offer only a part of an extension.
+            // Some extensions have two parts, e.g. `bidirectional` has `events` and `callbacks`; the server may offer
+            // only one of them.
             let offered = ExtensionSet::from_offer(peer.named());
             for info in seed().filter(|info| whole(info) == extension) {
                 let is_offered = info.extension.is_some_and(|part| offered.contains(part));

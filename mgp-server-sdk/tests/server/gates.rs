@@ -10,19 +10,9 @@ use mgp_types::mcp;
 use mgp_types::service::{MemoryAudit, Router, Stack, around, gate, mock};
 use tower::limit::ConcurrencyLimitLayer;
 
-fn hello(capabilities: &str) -> String {
-    format!(
-        r#"{{"protocolVersion":"2025-11-25","capabilities":{capabilities},"clientInfo":{{"name":"t","version":"1"}}}}"#
-    )
-}
+use super::raw::connect_mock;
 
 const MGP: &str = r#"{"mgp":{"version":"0.3.0","extensions":["streaming"]}}"#;
-
-async fn connect(server: Server, capabilities: &str) -> mock::Client {
-    let mut client = mock::client(server.into_stack().unwrap());
-    client.request("initialize", &hello(capabilities)).await.unwrap();
-    client
-}
 
 fn server() -> Server {
     Server::new("s", "1").tool(Tool::new("work", "Works", || async { "done" }))
@@ -39,11 +29,11 @@ async fn a_gate_knows_the_caller_and_its_errors_are_translated() {
             }
         }))
     };
-    let mut plain = connect(gated(), "{}").await;
+    let (mut plain, _) = connect_mock(gated(), "{}").await;
     let result = plain.request("tools/call", r#"{"name":"work"}"#).await.unwrap();
     assert!(result.as_str().contains(r#""isError":true"#) && result.as_str().contains("not today"));
     assert!(!result.as_str().contains("_mgp"), "{result:?}");
-    let mut speaking = connect(gated(), MGP).await;
+    let (mut speaking, _) = connect_mock(gated(), MGP).await;
     let error = speaking.request("tools/call", r#"{"name":"work"}"#).await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::PERMISSION_DENIED);
     assert!(error.as_recovery().is_some());
@@ -60,7 +50,7 @@ async fn the_last_gate_is_the_outermost_and_around_is_outside_all() {
         })
     };
     let server = server().layer(note("inner")).around(note("around")).layer(note("outer"));
-    let mut client = connect(server, "{}").await;
+    let (mut client, _) = connect_mock(server, "{}").await;
     seen.lock().unwrap().clear();
     client.request("tools/call", r#"{"name":"work"}"#).await.unwrap();
     assert_eq!(*seen.lock().unwrap(), [("around", false), ("outer", true), ("inner", true)]);
@@ -73,7 +63,7 @@ async fn a_stock_tower_layer_that_waits_for_readiness_works() {
         "done"
     });
     let server = Server::new("s", "1").tool(slow).layer(ConcurrencyLimitLayer::new(1));
-    let mut client = connect(server, "{}").await;
+    let (mut client, _) = connect_mock(server, "{}").await;
     let calls: Vec<_> = (0..3).map(|_| client.call("tools/call", r#"{"name":"slow"}"#)).collect();
     for call in calls {
         assert!(tokio::spawn(call).await.unwrap().is_ok());
@@ -95,7 +85,7 @@ async fn a_tool_that_ran_is_audited_as_run_whatever_code_it_ends_with() {
         .tool(gated)
         .tool(typed)
         .layer(AuditLayer::new(Arc::new(log.clone())).server("s"));
-    let mut client = connect(server, MGP).await;
+    let (mut client, _) = connect_mock(server, MGP).await;
     let mut audited = Vec::new();
     for tool in ["deny", "layered", "gated", "typed"] {
         let params = format!(r#"{{"name":"{tool}","arguments":{{}}}}"#);
@@ -117,7 +107,7 @@ async fn a_method_that_the_user_routes_reaches_the_users_endpoint() {
         mgp_types::service::Reply::of(&mcp::CallToolResult::text("board"))
     });
     let server = server().endpoints(Router::new().route("tools/call", board));
-    let mut client = connect(server, "{}").await;
+    let (mut client, _) = connect_mock(server, "{}").await;
     let result = client.request("tools/call", r#"{"name":"anything"}"#).await.unwrap();
     assert!(result.as_str().contains("board"));
 }
@@ -134,7 +124,7 @@ async fn a_routed_tool_call_keeps_the_time_limit_of_its_server() {
         let server = Server::new("gateway", "1")
             .timeouts(timeouts)
             .endpoints(Router::new().route("tools/call", slow));
-        let mut client = connect(server, MGP).await;
+        let (mut client, _) = connect_mock(server, MGP).await;
         let outcome = client.request("tools/call", r#"{"name":"anything"}"#).await;
         match expected {
             Some(text) => assert!(outcome.unwrap().as_str().contains(text)),

@@ -82,7 +82,7 @@ async fn a_ping_is_answered_while_a_tool_blocks_its_thread() {
         for round in 0..20 {
             let call = json!({"jsonrpc": "2.0", "id": 1000 + round, "method": "tools/call", "params": {"name": "blocks"}});
             writer.write_all(format!("{call}\n").as_bytes()).await.unwrap();
-            // Wait until every task has had time to become idle.
+            // Wait, so that every task of the server has time to become idle before the pings arrive.
             tokio::time::sleep(Duration::from_millis(2)).await;
             for ping in 0..5 {
                 let ping = json!({"jsonrpc": "2.0", "id": ping, "method": "mgp/health/ping"});

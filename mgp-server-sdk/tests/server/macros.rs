@@ -18,6 +18,8 @@ use mgp_types::mgp::{
 use mgp_types::proposal::Intent;
 use mgp_types::service::{Deadline, Peer, Principal, mock};
 
+use super::raw::connect_mock;
+
 /// A weather report.
 #[derive(Serialize, JsonSchema)]
 struct Report {
@@ -149,19 +151,10 @@ fn run_code_by_hand() -> Tool {
         .security(security)
 }
 
-async fn connected(server: Server, capabilities: &str) -> mock::Client {
-    let mut client = mock::client(server.into_stack().unwrap());
-    let hello = format!(
-        r#"{{"protocolVersion":"2025-11-25","capabilities":{capabilities},"clientInfo":{{"name":"t","version":"1"}}}}"#
-    );
-    client.request("initialize", &hello).await.unwrap();
-    client
-}
-
 const SECURITY: &str = r#"{"mgp":{"version":"0.3.0","extensions":["streaming","tool_security"]}}"#;
 
 async fn listed(tools: impl mgp_server_sdk::IntoTools, capabilities: &str) -> serde_json::Value {
-    let mut client = connected(Server::new("t", "1").tool(tools), capabilities).await;
+    let (mut client, _) = connect_mock(Server::new("t", "1").tool(tools), capabilities).await;
     client.request("tools/list", "{}").await.unwrap().get().unwrap()
 }
 
@@ -192,7 +185,7 @@ async fn call(client: &mut mock::Client, tool: &str, arguments: &str) -> Result<
 #[tokio::test]
 async fn defaults_options_and_results_work() {
     let server = Server::new("t", "1").tool(weather()).tool(run_code());
-    let mut client = connected(server, SECURITY).await;
+    let (mut client, _) = connect_mock(server, SECURITY).await;
     let cold = call(&mut client, "weather.tell", r#"{"city":"Oslo"}"#).await.unwrap();
     assert_eq!(cold, r#"{"celsius":3.0}"#);
     let warm = r#"{"city":"Oslo","days":1,"unit":"kelvin"}"#;
@@ -247,7 +240,8 @@ impl Counter {
 
 #[tokio::test]
 async fn a_block_is_the_set_of_its_tools() {
-    let mut client = connected(Server::new("t", "1").tool(Counter::new(40)), SECURITY).await;
+    let (mut client, _) =
+        connect_mock(Server::new("t", "1").tool(Counter::new(40)), SECURITY).await;
     assert_eq!(
         call(&mut client, "counter.add", r#"{"amount":2}"#).await.unwrap(),
         r#"{"celsius":42.0}"#
@@ -296,7 +290,8 @@ async fn a_tool_whose_condition_does_not_hold_is_left_out() {
     let names: Vec<_> =
         list["tools"].as_array().unwrap().iter().map(|tool| tool["name"].clone()).collect();
     assert_eq!(names, ["always", "tested"]);
-    let mut client = connected(Server::new("t", "1").tool(Platforms("here")), SECURITY).await;
+    let (mut client, _) =
+        connect_mock(Server::new("t", "1").tool(Platforms("here")), SECURITY).await;
     assert_eq!(call(&mut client, "tested", r#"{"word":"yes"}"#).await.unwrap(), "yes");
 }
 
@@ -362,7 +357,7 @@ async fn story(
 async fn extractors_of_streams_and_extensions_are_not_arguments() {
     let schema = story().definition().input_schema.as_payload().as_str().to_owned();
     assert_eq!(schema, r#"{"type":"object","properties":{}}"#);
-    let mut client = connected(Server::new("t", "1").tool(story()), SECURITY).await;
+    let (mut client, _) = connect_mock(Server::new("t", "1").tool(story()), SECURITY).await;
     assert_eq!(call(&mut client, "story", "{}").await.unwrap(), "[false, false, false]");
 }
 
@@ -376,7 +371,7 @@ async fn longest(words: &[String], #[arg(default = "none")] other: &str, cx: Con
 
 #[tokio::test]
 async fn arguments_can_be_borrowed() {
-    let mut client = connected(Server::new("t", "1").tool(longest()), SECURITY).await;
+    let (mut client, _) = connect_mock(Server::new("t", "1").tool(longest()), SECURITY).await;
     let answer = call(&mut client, "longest", r#"{"words":["a","abc"]}"#).await;
     assert_eq!(answer.unwrap(), "abc for local");
     assert_eq!(call(&mut client, "longest", r#"{"words":[]}"#).await.unwrap(), "none for local");
@@ -385,7 +380,7 @@ async fn arguments_can_be_borrowed() {
 #[tokio::test]
 async fn extractors_are_recognized_by_name_and_by_attribute() {
     let server = Server::new("t", "1").tool(everything()).state(vec!["a".to_owned()]);
-    let mut client = connected(server, SECURITY).await;
+    let (mut client, _) = connect_mock(server, SECURITY).await;
     let params = r#"{"name":"everything","arguments":{"state":{"name":"Ohio"},"side":"North"},"trace_id":"t-1"}"#;
     let result: serde_json::Value =
         client.request("tools/call", params).await.unwrap().get().unwrap();

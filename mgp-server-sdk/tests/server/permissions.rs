@@ -1,7 +1,7 @@
 //! Tests of a server's permissions: the client's decisions that it receives, and its requests to clients (MGP §3.5,
 //! §3.6).
 
-use mgp_server_sdk::{Grants, Server, Tool};
+use mgp_server_sdk::{Grants, Manifest, Server, Tool};
 use mgp_testkit::{RawPeer, hello, modern_meta};
 use mgp_types::mgp::Permission;
 use serde_json::{Value, json};
@@ -120,7 +120,7 @@ async fn a_modern_call_uses_the_grants_it_carries_and_no_others() {
     let denied = json!({ "dev.cloto/mgp": { "grants": { "shell.execute": "denied" } } });
     let answer = call(&mut raw, &mgp, "run", denied, json!({})).await;
     assert_eq!(answer["error"]["code"], 1000, "what was decided is not asked: {answer}");
-    // Grants in other calls do not apply to this call.
+    // Grants in earlier calls do not apply to this call.
     let answer = call(&mut raw, &mgp, "run", json!({}), json!({})).await;
     assert_eq!(answer["result"]["resultType"], "input_required", "{answer}");
 }
@@ -181,14 +181,17 @@ async fn a_caller_without_the_permissions_extension_is_never_asked() {
 
 #[tokio::test]
 async fn a_modern_list_is_filtered_by_the_grants_of_its_request() {
-    let mgp = offer(&["permissions"]);
-    let mut raw = super::raw::connect(server().hide_denied_tools());
-    let mut params = json!({ "_meta": modern_meta(&mgp) });
+    let mgp = offer(&["permissions", "manifest"]);
+    let server = server().hide_denied_tools().extension(Manifest::new());
+    let mut raw = super::raw::connect(server);
     let names = |answer: &Value| -> Vec<String> {
         let tools = answer["result"]["tools"].as_array().unwrap().iter();
         tools.map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
     };
-    assert_eq!(names(&raw.ask("tools/list", params.clone()).await), ["run", "all", "free"]);
-    params["_meta"]["dev.cloto/mgp"] = json!({ "grants": { "shell.execute": "approved" } });
-    assert_eq!(names(&raw.ask("tools/list", params).await), ["run", "free"]);
+    for method in ["tools/list", "mgp/manifest/get"] {
+        let mut params = json!({ "_meta": modern_meta(&mgp) });
+        assert_eq!(names(&raw.ask(method, params.clone()).await), ["run", "all", "free"]);
+        params["_meta"]["dev.cloto/mgp"] = json!({ "grants": { "shell.execute": "approved" } });
+        assert_eq!(names(&raw.ask(method, params).await), ["run", "free"], "{method}");
+    }
 }

@@ -76,7 +76,7 @@ async fn ping_is_answered_at_any_time() {
     assert_eq!(raw.ask("ping", json!({})).await["result"], json!({}));
     raw.notify("notifications/initialized", json!({})).await;
     assert_eq!(raw.ask("ping", json!({})).await["result"], json!({}));
-    // A call that does not end must not block other calls.
+    // Start a call that does not end; it must not block other calls.
     raw.send("tools/call", call("sleep")).await;
     for _ in 0..3 {
         assert_eq!(raw.ask("ping", json!({})).await["result"], json!({}));

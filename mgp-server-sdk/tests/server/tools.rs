@@ -6,6 +6,8 @@ use mgp_transport::{Connection, duplex};
 use mgp_types::service::{Stack, mock};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 
+use super::raw::connect_mock;
+
 #[derive(Deserialize, JsonSchema)]
 struct Add {
     /// One number.
@@ -44,12 +46,7 @@ fn server() -> Server {
 }
 
 async fn connect(capabilities: &str) -> mock::Client {
-    let mut client = mock::client(server().into_stack().unwrap());
-    let hello = format!(
-        r#"{{"protocolVersion":"2025-11-25","capabilities":{capabilities},"clientInfo":{{"name":"t","version":"1"}}}}"#
-    );
-    client.request("initialize", &hello).await.unwrap();
-    client
+    connect_mock(server(), capabilities).await.0
 }
 
 const MGP: &str = r#"{"mgp":{"version":"0.3.0","extensions":["streaming","security"]}}"#;
@@ -74,7 +71,7 @@ async fn failures_are_well_formed_and_the_server_survives() {
     for tool in ["boom", "soon"] {
         let error =
             client.request("tools/call", &format!(r#"{{"name":"{tool}"}}"#)).await.unwrap_err();
-        assert_eq!(error.to_string(), "the handler panicked; the server's log says where (-32603)");
+        assert_eq!(error.to_string(), "the handler panicked; see the log of the server (-32603)");
     }
     for tool in ["fail", "text", "boxed"] {
         let failed =
@@ -92,11 +89,7 @@ async fn a_streamed_result_that_is_too_long_for_its_caller_is_not_retried() {
         Ok::<_, RpcError>(())
     });
     let server = Server::new("stories", "1").tool(story.max_stream_bytes(8));
-    let mut client = mock::client(server.into_stack().unwrap());
-    let hello = format!(
-        r#"{{"protocolVersion":"2025-11-25","capabilities":{MGP},"clientInfo":{{"name":"t","version":"1"}}}}"#
-    );
-    client.request("initialize", &hello).await.unwrap();
+    let (mut client, _) = connect_mock(server, MGP).await;
     let error = client.request("tools/call", r#"{"name":"story"}"#).await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::RESOURCE_EXHAUSTED);
     let hints = error.as_recovery().unwrap();

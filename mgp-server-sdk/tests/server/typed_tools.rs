@@ -15,16 +15,9 @@ use mgp_types::service::{gate, mock};
 use mgp_types::sync::Mutex;
 use serde_json::{Value, json};
 
-const MGP: &str = r#"{"mgp":{"version":"0.3.0","extensions":["streaming","tool_security"]}}"#;
+use super::raw::connect_mock as connect;
 
-async fn connect(server: Server, capabilities: &str) -> (mock::Client, Value) {
-    let mut client = mock::client(server.into_stack().unwrap());
-    let hello = format!(
-        r#"{{"protocolVersion":"2025-11-25","capabilities":{capabilities},"clientInfo":{{"name":"t","version":"1"}}}}"#
-    );
-    let hello = client.request("initialize", &hello).await.unwrap().get().unwrap();
-    (client, hello)
-}
+const MGP: &str = r#"{"mgp":{"version":"0.3.0","extensions":["streaming","tool_security"]}}"#;
 
 async fn call(client: &mut mock::Client, tool: &str, arguments: &Value) -> Result<Value, RpcError> {
     let params = json!({ "name": tool, "arguments": arguments }).to_string();
@@ -311,7 +304,7 @@ async fn a_tool_without_its_permission_answers_1000_itself() {
         assert!(error.message().ends_with(&remedy), "{error}");
         assert_eq!(remedy.starts_with("call again"), standing == GrantState::Deferred, "{remedy}");
     }
-    // Grants in a call take precedence over the grants that the client sent for the connection.
+    // Grants that a call itself carries take precedence over those that the client sent for the connection.
     let own = Grants::default();
     own.note(&Permission::ShellExecute, Approved, None);
     client.cx.extensions.insert(own);
@@ -451,7 +444,7 @@ async fn a_blocking_tool_counts_as_running_until_it_returns() {
         while started.load(Ordering::Relaxed) == 0 {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        // The call ends by its caller, then by its time limit.
+        // In the first case, the caller ends the call; in the second one, its time limit does.
         if per_caller.is_none() {
             running.abort();
         }

@@ -3,11 +3,11 @@
 use mgp_types::mgp::{CallbackRequestParams, CallbackType};
 use mgp_types::{ErrorCode, Payload, RpcError};
 
-/// The options of a confirmation that mean "no", compared without case.
+/// The options of a confirmation that mean "no". Options are compared with them without regard to upper and lower case.
 const NEGATIVE: [&str; 9] =
     ["cancel", "no", "deny", "decline", "reject", "abort", "refuse", "stop", "false"];
 
-/// The answer of a caller to a callback.
+/// The answer that a caller gives to a callback, or the way in which it ended without one.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum CallbackAnswer {
@@ -15,7 +15,7 @@ pub enum CallbackAnswer {
     Given(Payload),
     /// The user declined to answer the question.
     Declined,
-    /// The user closed the question without an answer, or there is no user.
+    /// The user closed the question without an answer, or the caller has no user who could answer it.
     Dismissed,
 }
 
@@ -23,7 +23,7 @@ impl CallbackAnswer {
     /// Creates an answer that is a text: an option, or what the user wrote.
     #[must_use]
     pub fn text(text: &str) -> Self {
-        // Encoding a string cannot fail.
+        // Encoding a string cannot fail; the other variant is only a fallback.
         Payload::of(text).map_or(Self::Dismissed, Self::Given)
     }
 

@@ -14,9 +14,9 @@ use super::layer::CallbackChannel;
 use super::table::WaitingCallback;
 use crate::cancel::CancelSignal;
 
-/// The time limit of a question that does not set one.
+/// The time limit for the answer to a question that sets no limit itself.
 const DEFAULT_TIMEOUT: Duration = Duration::from_mins(1);
-/// The maximum time for which a server can wait for the answer to a callback.
+/// The longest time limit that a question can set for its answer.
 const MAX_TIMEOUT: Duration = Duration::from_mins(15);
 /// The time after which a callback without an answer is sent again, because the message may have been lost.
 const RESEND_INTERVAL: Duration = Duration::from_secs(5);
@@ -25,7 +25,8 @@ const MAX_ATTEMPTS: u32 = 4;
 /// The maximum length of a question with its options, in bytes.
 const MAX_QUESTION_BYTES: usize = 64 * 1024;
 
-/// Asks the caller of a call a question, and waits for the answer. Sets the question's `callback_id` and `request_id`.
+/// Asks the caller of a running call a question, and waits for the answer. Sets the question's `callback_id` and
+/// `request_id`.
 ///
 /// A caller that negotiated callbacks gets a callback; any other gets an elicitation, or a sampling request for
 /// `llm_completion`. A question of the type `notification` is sent without waiting for an answer. `key` identifies the
@@ -86,15 +87,15 @@ pub fn can_ask_callback(cx: &Context, question: &CallbackRequestParams) -> bool 
             && bridge::is_offered(cx, question))
 }
 
-/// Returns the channel for callbacks; `None` if the caller does not accept them. Also returns `None` for
-/// `llm_completion` if the caller offers MCP sampling, which is then used instead.
+/// Returns the channel for callbacks to the caller; `None` if the caller did not negotiate callbacks. Also returns
+/// `None` for `llm_completion` if the caller offers MCP sampling, which is then used instead.
 fn channel<'a>(cx: &'a Context, kind: &CallbackType) -> Option<&'a CallbackChannel> {
     let is_sampled = *kind == CallbackType::LlmCompletion && cx.caller.accepts.sampling;
     let wanted = !is_sampled && cx.outlet.wants(OutletItemKind::Callback);
     cx.extensions.get::<CallbackChannel>().filter(|_| wanted)
 }
 
-/// Returns the error of a question that was not answered within a time limit.
+/// Returns the error for a question that was not answered before its time limit passed.
 fn unanswered_in(limit: Duration) -> RpcError {
     let message = format!(
         "the question was not answered within {}s, so nothing was confirmed; call again to be asked again",
@@ -103,7 +104,7 @@ fn unanswered_in(limit: Duration) -> RpcError {
     RpcError::new(ErrorCode::TIMEOUT, message)
 }
 
-/// Asks the question as a callback, and waits for the answer until a given time.
+/// Asks the question as a callback, and waits for the answer until `deadline`.
 async fn ask_back(
     cx: &Context,
     channel: &CallbackChannel,
@@ -120,8 +121,8 @@ async fn ask_back(
     }
 }
 
-/// Sends the callback and waits for the answer. While there is none, sends the callback again, because it may have been
-/// lost.
+/// Sends the callback and waits for the answer. Until the answer arrives, sends the callback again from time to time,
+/// because a message may have been lost.
 async fn send_until_answered(
     cx: &Context,
     mut question: CallbackRequestParams,
@@ -147,7 +148,8 @@ async fn send_until_answered(
     (&mut waiting.answer).await.map_err(|_| unanswered())
 }
 
-/// Notifies the user, by a callback or else by a log message. If the caller accepts neither, nothing is sent.
+/// Sends a note, i.e. a question of the type `notification`, to the user: as a callback or, without a channel for
+/// callbacks, as a log message. If the caller accepts neither, nothing is sent.
 async fn notify(cx: &Context, channel: Option<&CallbackChannel>, mut note: CallbackRequestParams) {
     let item = if let Some(channel) = channel {
         let Ok(id) = mgp_types::random_name() else { return };

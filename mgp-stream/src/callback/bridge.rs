@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::answer::CallbackAnswer;
 
-/// The name of the only field of the form, which holds the answer.
+/// The name of the only field in an elicitation's form; the field holds the answer.
 const ANSWER: &str = "answer";
 
 /// The maximum number of tokens in a completion if the question does not set one.
@@ -35,7 +35,8 @@ pub(super) async fn ask(
     let mut form = ElicitParams::new(question.message.clone().unwrap_or_default());
     form.requested_schema = Some(schema(question)?);
     let ask = CallerRequest::new(ElicitationCreate::METHOD, Payload::of(&form)?);
-    // The answer can permit something, so an answer that was sent before the question must not count.
+    // The answer can permit an action. Therefore ask with `ask_again`, which ignores an answer that the caller sent
+    // before it received the question.
     let answer: ElicitResult = cx.ask_again(key, ask).await?.get()?;
     match answer.action {
         ElicitAction::Accept => {
@@ -54,8 +55,8 @@ pub(super) async fn ask(
     }
 }
 
-/// Returns whether the caller offers the MCP method for a question: sampling for a completion, otherwise elicitation
-/// with forms.
+/// Returns whether the caller offers the MCP method with which a question would be asked: sampling for a completion,
+/// otherwise elicitation with forms.
 pub(super) fn is_offered(cx: &Context, question: &CallbackRequestParams) -> bool {
     if question.kind == CallbackType::LlmCompletion {
         return cx.caller.accepts.sampling;
@@ -77,7 +78,7 @@ fn no_forms(era: Era) -> RpcError {
     }
 }
 
-/// Returns the schema of the form, which has one field for the answer.
+/// Returns the schema of the form with which a question is asked by elicitation. The form has one field for the answer.
 fn schema(question: &CallbackRequestParams) -> Result<RawObject, RpcError> {
     #[derive(Serialize)]
     struct Field<'a> {
@@ -98,7 +99,7 @@ fn schema(question: &CallbackRequestParams) -> Result<RawObject, RpcError> {
     Payload::from_trusted(schema).get()
 }
 
-/// Converts a callback of the type `notification` to a log message.
+/// Converts a callback of the type `notification` to the params of a log message.
 pub(super) fn log_message(note: &CallbackRequestParams) -> Result<Payload, RpcError> {
     let text = Payload::of(note.message.as_deref().unwrap_or_default())?;
     Payload::of(&LogMessageParams::new(LogLevel::Notice, text))
@@ -173,10 +174,7 @@ fn completion(message: &Payload) -> Result<Payload, RpcError> {
         tool_calls: [(); 0],
     }
     let message: CreateMessageResult = message.get()?;
-    let texts = message.content.as_slice().iter().filter_map(|block| match block {
-        ContentBlock::Text(text) => Some(text.text.as_str()),
-        _ => None,
-    });
+    let texts = message.content.as_slice().iter().filter_map(ContentBlock::as_text);
     let content = texts.collect::<Vec<_>>().join("\n");
     Payload::of(&Response { content, model: message.model, tool_calls: [] })
 }

@@ -14,7 +14,8 @@ use super::table::{CallbackTable, Owner};
 
 /// Layer that passes the answers to callbacks on to the calls that wait for them.
 ///
-/// Place it outside every layer that can make a call wait: an answer must not wait behind the very call that needs it.
+/// Place it outside every layer that can make a call wait. Otherwise an answer might have to wait behind the call that
+/// needs this answer.
 ///
 /// ```
 /// use mgp_stream::CallbackLayer;
@@ -56,8 +57,8 @@ impl CallbackLayer {
         self.0.len()
     }
 
-    /// Answers a call of `mgp/callback/respond`. Enables any other call to send callbacks, and returns `None`. Does
-    /// nothing if the caller did not negotiate callbacks.
+    /// Answers a call of `mgp/callback/respond`. Stores a channel for callbacks in the context of any other request
+    /// that has an id, and returns `None`. Does nothing if the caller did not negotiate callbacks.
     pub(crate) fn intercept(&self, call: &mut Call) -> Option<Result<Reply, RpcError>> {
         if call.kind() != Kind::Request || !call.cx().caller.has(Extension::Callbacks) {
             return None;
@@ -79,11 +80,12 @@ impl CallbackLayer {
     }
 }
 
-/// The channel through which a call sends callbacks to its caller. A forwarded call keeps this channel.
+/// The channel through which a running call sends callbacks to its caller; an extension of the call's context. If the
+/// call is forwarded to another server, the channel still leads to the original caller.
 pub(super) struct CallbackChannel {
     pub(super) table: CallbackTable,
     pub(super) owner: Owner,
-    /// The id that the caller gave the call.
+    /// The request id that the caller chose for the call.
     pub(super) request: Id,
 }
 

@@ -12,7 +12,7 @@ use crate::model::explore;
 
 const ORDERS: usize = 200;
 
-/// At most one answer is accepted, and only if the call gets it.
+/// Of two answers to a callback, at most one is accepted. An answer is accepted only if the call that asked gets it.
 #[test]
 fn two_answers_against_the_end_of_the_time() {
     explore(ORDERS, || {

@@ -19,8 +19,9 @@ const MAX_OPEN: usize = 64;
 /// forgotten first.
 const MAX_ANSWERED: usize = 1024;
 
-/// The party that is allowed to answer a callback: the same principal in the same connection or session as the call. A
-/// modern call over HTTP belongs to neither, so any request of the principal can answer it.
+/// The party that is allowed to answer a callback: the principal of the call that sent it, in the same connection or
+/// session. A modern call over HTTP belongs to neither a connection nor a session, so any request of the principal can
+/// answer its callbacks.
 #[derive(Clone, Debug)]
 pub(super) struct Owner {
     /// The connection or session of the call; `None` for a modern call over HTTP, which belongs to neither.
@@ -39,7 +40,7 @@ impl Owner {
     }
 }
 
-/// The callbacks of a server; shared by all its connections.
+/// The open and the recently answered callbacks of a server; shared by all its connections.
 #[derive(Clone, Default)]
 pub(super) struct CallbackTable(Arc<Mutex<Table>>);
 
@@ -53,13 +54,13 @@ struct OpenCallback {
     owner: Owner,
     question: CallbackRequestParams,
     answer: oneshot::Sender<CallbackAnswer>,
-    /// The cancellation signal of the call that asked.
+    /// The cancellation signal of the call that sent the callback; `None` if that call cannot be cancelled.
     call: Option<Arc<CancelSignal>>,
 }
 
 impl OpenCallback {
-    /// Returns whether the call still waits for the answer. The callback of a cancelled call does not count as open,
-    /// even if the call was not dropped yet.
+    /// Returns whether the call that sent the callback still waits for the answer. The callback of a cancelled call
+    /// does not count as open, even if the future of the call was not dropped yet.
     fn is_open(&self) -> bool {
         !self.call.as_ref().is_some_and(|call| call.is_cancelled())
     }
@@ -88,7 +89,8 @@ impl CallbackTable {
         Ok(WaitingCallback { table: self.clone(), id: question.callback_id.clone(), answer })
     }
 
-    /// Answers a callback. The id of another owner's callback counts as unknown.
+    /// Passes an answer to the call that waits for it, and returns whether it was accepted. A callback of another owner
+    /// counts as unknown.
     pub(super) fn answer(
         &self,
         by: &Owner,
@@ -97,7 +99,8 @@ impl CallbackTable {
     ) -> Result<CallbackStatus, RpcError> {
         let mut table = self.0.lock();
         if table.open.get(id).is_some_and(|open| !open.is_open()) {
-            // The call of this callback was cancelled before the answer, so end its wait by removing the callback.
+            // The call that sent this callback was cancelled before the answer. Remove the callback, so that the call
+            // stops waiting for the answer and the callback counts as unknown.
             table.open.remove(id);
         }
         if let Some(open) = table.open.get(id).filter(|open| open.owner.is(by)) {

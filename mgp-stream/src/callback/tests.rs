@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use mgp_testkit::Random;
 use mgp_types::mcp::Revision;
 use mgp_types::mgp::{CallbackRequestParams, CallbackType, Extension, ExtensionSet};
 use mgp_types::service::{
-    Call, Outlet, OutletItem, PeerInfo, Principal, Reply, Scope, ScopeKind, Stack, mock,
+    BoxFuture, Call, CallerAccess, CallerChannel, CallerRequest, Outlet, OutletItem, PeerInfo,
+    Principal, Reply, Scope, ScopeKind, Stack, mock,
 };
 use mgp_types::{ErrorCode, Payload, RpcError};
 use serde_json::Value;
@@ -23,8 +25,8 @@ fn question(kind: CallbackType, options: &[&str]) -> CallbackRequestParams {
     question
 }
 
-/// Returns a client that negotiated callbacks, the notifications sent to it, and the layer. The tool asks for a
-/// confirmation and returns whether it got one.
+/// Returns a client that negotiated callbacks, the notifications that are sent to it, and the layer. The tool that the
+/// client can call asks for a confirmation, and returns whether it was confirmed.
 fn client() -> (mock::Client, mpsc::Receiver<OutletItem>, CallbackLayer) {
     let layer = CallbackLayer::default();
     let tool = Stack::from_fn(|call: Call| async move {
@@ -67,7 +69,7 @@ async fn an_answer_reaches_its_call_and_counts_once() {
     assert_eq!(first["timeout_ms"], 60_000);
     let id = &first["callback_id"];
     assert_eq!(id.as_str().unwrap().len(), 32, "128 random bits");
-    // An answer that is not one of the options does not close the question.
+    // An invalid answer is refused, and the question stays open.
     for wrong in [r#""maybe""#, r#""Confirm""#, "true", "{}", "1"] {
         assert_eq!(respond(&mut client, id, wrong).await.unwrap_err().code().0, -32602, "{wrong}");
     }
@@ -84,7 +86,7 @@ async fn an_answer_right_behind_the_cancellation_of_its_call_is_not_accepted() {
     let (mut client, mut sent, layer) = client();
     let signal = Arc::new(crate::cancel::CancelSignal::new(crate::chunk::KeptBytes::default()));
     client.cx.extensions.insert_shared(Arc::clone(&signal));
-    // The future of the call is not dropped, but it is polled again only after the answer has arrived.
+    // The cancelled call is not dropped. It still waits when the answer arrives, and is polled again only after that.
     let call = tokio::spawn(client.call("tools/call", CALL));
     let id = asked(&mut sent).await["callback_id"].clone();
     assert_eq!(layer.open(), 1);
@@ -169,7 +171,7 @@ fn only_a_clear_answer_confirms() {
     assert_eq!(CallbackAnswer::Declined.into_response(&odd).as_str(), "null");
 }
 
-/// Regression test: an object was refused, although the question about a form with several fields asks for one.
+/// Regression test: an object was refused as the answer to an input, although a form with several fields asks for one.
 #[test]
 fn an_input_can_be_answered_with_any_json() {
     let asked = question(CallbackType::Input, &[]);
@@ -182,36 +184,28 @@ fn an_input_can_be_answered_with_any_json() {
     assert!(CallbackAnswer::read(&asked, &Payload::from_trusted("5")).is_err());
 }
 
-/// Returns the next number of a pseudo-random sequence, reduced to less than `below`.
-fn next(state: &mut u64, below: u64) -> u64 {
-    *state ^= *state << 13;
-    *state ^= *state >> 7;
-    *state ^= *state << 17;
-    *state % below
-}
-
 #[tokio::test(start_paused = true)]
 async fn answers_time_outs_cancels_and_disconnects_in_any_order_leave_no_entry() {
     for seed in 1..300_u64 {
-        let mut dice = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let mut dice = Random(seed);
         let (mut client, mut sent, layer) = client();
         let mut calls = Vec::new();
-        for _ in 0..=next(&mut dice, 4) {
+        for _ in 0..=dice.below(4) {
             let call = tokio::spawn(client.call("tools/call", CALL));
             calls.push((call, asked(&mut sent).await["callback_id"].clone(), false));
         }
         let mut sent = Some(sent);
         for _ in 0..8 {
-            let index = usize::try_from(next(&mut dice, calls.len() as u64)).unwrap();
+            let index = usize::try_from(dice.below(calls.len() as u64)).unwrap();
             let (call, id, confirmed) = &mut calls[index];
-            match next(&mut dice, 6) {
+            match dice.below(6) {
                 0 | 1 => {
                     let status = respond(&mut client, id, r#""confirm""#).await.unwrap();
                     *confirmed |= status == "accepted";
                 }
                 2 => drop(respond(&mut client, id, r#""cancel""#).await.unwrap()),
                 3 => call.abort(),
-                4 => tokio::time::sleep(Duration::from_secs(next(&mut dice, 40))).await,
+                4 => tokio::time::sleep(Duration::from_secs(dice.below(40))).await,
                 _ => drop(sent.take()),
             }
         }
@@ -226,26 +220,28 @@ async fn answers_time_outs_cancels_and_disconnects_in_any_order_leave_no_entry()
     }
 }
 
-/// A caller that answers every question with the same result, and stores the questions.
-struct Caller(std::sync::Mutex<Vec<mgp_types::service::CallerRequest>>, &'static str);
+/// A caller that answers each question with the same result (the second field), and stores the questions.
+struct Caller(std::sync::Mutex<Vec<CallerRequest>>, &'static str);
 
-impl mgp_types::service::CallerChannel for Caller {
-    fn ask(
-        &self,
-        _: &str,
-        ask: mgp_types::service::CallerRequest,
-    ) -> mgp_types::service::BoxFuture<'static, Result<Payload, RpcError>> {
+impl CallerChannel for Caller {
+    fn ask(&self, _: &str, ask: CallerRequest) -> BoxFuture<'static, Result<Payload, RpcError>> {
         self.0.lock().unwrap().push(ask);
         Box::pin(std::future::ready(Payload::parse(self.1)))
     }
 }
 
+/// Makes the caller of a client answer all MCP requests of the tool with `answer`. Returns the caller, which stores the
+/// requests.
+fn answer_all(client: &mut mock::Client, answer: &'static str) -> Arc<Caller> {
+    let caller = Arc::new(Caller(std::sync::Mutex::default(), answer));
+    client.cx.caller_access = CallerAccess::Channel(Arc::clone(&caller) as Arc<_>);
+    caller
+}
+
 #[tokio::test]
 async fn a_caller_that_only_opens_urls_is_refused_in_the_way_of_its_era() {
     let (mut client, _sent, _) = client();
-    let caller = Arc::new(Caller(std::sync::Mutex::default(), "{}"));
-    client.cx.caller_access =
-        mgp_types::service::CallerAccess::Channel(Arc::clone(&caller) as Arc<_>);
+    let caller = answer_all(&mut client, "{}");
     for (revision, code, needed) in [
         (Revision::V2025_11_25, ErrorCode::PERMISSION_DENIED, None),
         (
@@ -277,9 +273,7 @@ async fn a_completion_is_sampling_for_a_caller_that_offers_it() {
     .unwrap();
     question.message = Some("The server `s` asks:".to_owned());
     let answer = r#"{"role":"assistant","model":"m","content":{"type":"text","text":"four"}}"#;
-    let caller = Arc::new(Caller(std::sync::Mutex::default(), answer));
-    client.cx.caller_access =
-        mgp_types::service::CallerAccess::Channel(Arc::clone(&caller) as Arc<_>);
+    let caller = answer_all(&mut client, answer);
     let mut facts = PeerInfo::new(Revision::V2025_11_25);
     assert!(!can_ask_callback(&client.cx, &question), "neither callbacks nor sampling");
     facts.accepts.sampling = true;

@@ -66,7 +66,8 @@ impl CancelLayer {
         Router::new().route(StreamCancel::METHOD, answer)
     }
 
-    /// Adds the functions of a [`CallbackLayer`] to this layer, so that a call passes through one service less.
+    /// Adds the functions of a [`CallbackLayer`] to this layer. A separate layer would add one more service to the path
+    /// of each call.
     pub fn callbacks(mut self, callbacks: CallbackLayer) -> Self {
         self.callbacks = Some(callbacks);
         self
@@ -78,8 +79,9 @@ impl CancelLayer {
         self.calls.len()
     }
 
-    /// Returns the size, in bytes, of the chunks that running calls have sent and that are kept to answer a
-    /// cancellation or a gap.
+    /// Returns the total size, in bytes, of the chunks that running calls have sent and that this layer still keeps.
+    /// They are kept to answer a cancellation with the content sent so far, or to send chunks again that the caller
+    /// missed.
     #[must_use]
     pub fn kept_bytes(&self) -> usize {
         self.calls.kept().held()
@@ -92,7 +94,7 @@ mgp_types::layer_service! {
 }
 
 impl CancelLayer {
-    /// Handles `notifications/cancelled`.
+    /// Handles `notifications/cancelled`, after which the call gets no answer.
     fn cancel_silently(&self, scope: ScopeId, params: &Params) {
         let Ok(CancelledParams { request_id: Some(id), .. }) = params.get() else { return };
         if let Some(signal) = self.calls.get(scope, &id) {
@@ -116,8 +118,8 @@ impl CancelLayer {
         })
     }
 
-    /// Handles a notification about the chunks of a running call. Returns the remaining work as a future, if there is
-    /// any.
+    /// Handles a notification about the chunks of a running call. A new pace is set immediately, and `None` is
+    /// returned. For a gap, returns the future that sends the missing chunks again.
     fn adjust_stream(&self, call: &Call) -> Option<BoxFuture<'static, Answer>> {
         let scope = call.cx().scope.id();
         let find = |id: &Id| self.calls.get(scope, id)?.stream();
@@ -182,7 +184,8 @@ impl<S: MgpService> Service<Call> for Cancel<S> {
         {
             return answered(answer);
         }
-        // `initialize` must not be cancelled, and a call without an id cannot be identified by a cancellation.
+        // Do not register `initialize`, which must not be cancelled, nor a call without an id, because a cancellation
+        // could not name it.
         let id = match &call.cx().wire_id {
             Some(id) if call.kind() == Kind::Request && !call.is::<Initialize>() => id.clone(),
             _ => {
@@ -200,7 +203,7 @@ impl<S: MgpService> Service<Call> for Cancel<S> {
 }
 
 pin_project! {
-    /// Response future of [`Cancel`]; dropping it removes the call from the table.
+    /// Response future of [`Cancel`]. Dropping it removes the call from the table of running calls.
     #[derive(Debug)]
     pub struct ResponseFuture<F> {
         #[pin]
@@ -240,7 +243,8 @@ fn answered<F>(answer: Answer) -> Either<F, Either<Ready<Answer>, BoxFuture<'sta
     Either::Right { future: Either::Left { future: ready(answer) } }
 }
 
-/// Returns the reply to a call that was cancelled and is answered with its partial result (MGP §12.7).
+/// Returns the reply to a call that was cancelled with `mgp/stream/cancel`: the partial result that the call had sent
+/// (MGP §12.7).
 fn partial_reply(
     partial: Partial,
     reason: Option<String>,

@@ -19,12 +19,13 @@ use crate::model::explore;
 const ORDERS: usize = 200;
 const CALL: &str = r#"{"name":"a"}"#;
 
-/// A running call of a tool that sends chunks before and after a wait, and a second client on the same connection.
+/// A call that is running, and a second client on the same connection. The tool of the call sends chunks before and
+/// after a wait.
 struct Running {
     layer: CancelLayer,
     call: mgp_types::service::BoxFuture<'static, Result<Reply, RpcError>>,
     other: mock::Client,
-    /// Notified to end the tool's wait.
+    /// Notified to end the wait of the tool.
     go_on: Arc<Notify>,
 }
 
@@ -60,7 +61,7 @@ async fn cancel(mut client: mock::Client) -> Value {
     client.request(StreamCancel::METHOD, params).await.unwrap().get().unwrap()
 }
 
-/// Returns the result of a call; `null` if the call got no answer.
+/// Returns the result of a call; `null` if the call got no result.
 fn result(reply: &Result<Reply, RpcError>) -> Value {
     let Ok(Reply::Complete(body)) = reply else { return Value::Null };
     serde_json::from_slice(&body.to_json()).unwrap()
@@ -98,7 +99,8 @@ fn a_cancellation_against_the_end_of_its_call() {
     });
 }
 
-/// A cancellation always wakes the waiting call, which nothing else ends.
+/// A cancellation always wakes the call that it cancels, even if the call only begins to wait at that moment. Nothing
+/// else would end the call.
 #[test]
 fn a_cancellation_against_a_call_that_begins_to_wait() {
     explore(ORDERS, || {
@@ -114,7 +116,7 @@ fn a_cancellation_against_a_call_that_begins_to_wait() {
     });
 }
 
-/// If the caller disconnects, the call is dropped, whatever else happens to it at the same time.
+/// If the caller disconnects, its call is dropped, even if the call completes or is cancelled at the same time.
 #[test]
 fn a_caller_that_leaves_against_a_cancellation_and_the_end() {
     explore(ORDERS, || {

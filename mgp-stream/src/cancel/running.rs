@@ -10,17 +10,18 @@ use mgp_types::sync::Mutex;
 use super::signal::CancelSignal;
 use crate::chunk::KeptBytes;
 
-/// The running calls, shared by all connections of a stack.
+/// The running calls of a stack, shared by all connections that use the stack.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RunningCalls {
     table: Arc<Mutex<Table>>,
-    /// The counter of the bytes of the chunks that these calls have sent and that are still kept.
+    /// The counter of the bytes of sent chunks that are still kept, over all calls of the stack.
     kept: KeptBytes,
 }
 
 type Table = HashMap<(ScopeId, Id), CallsWithId, ahash::RandomState>;
 
-/// The calls with one id: usually a single one, but some hosts send the same id with every request.
+/// The running calls with the same id in one scope: usually a single one, but some hosts send the same id with every
+/// request.
 #[derive(Debug)]
 enum CallsWithId {
     One(CallKey, Arc<CancelSignal>),
@@ -79,7 +80,7 @@ impl RunningCalls {
     }
 }
 
-/// An entry in [`RunningCalls`], which is removed when this value is dropped.
+/// The registration of a call in [`RunningCalls`]; dropping it removes the call from there.
 #[derive(Debug)]
 pub(super) struct RunningCall {
     calls: RunningCalls,

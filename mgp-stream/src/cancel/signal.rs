@@ -11,19 +11,20 @@ use tokio::time::Instant;
 
 use crate::chunk::{ChunkSender, KeptBytes};
 
-/// The maximum size, in bytes, of the chunks that are kept for the partial result of a cancelled call.
+/// The maximum size, in bytes, of the sent chunks of one call that are kept as its partial result in case it is
+/// cancelled.
 const MAX_PARTIAL_BYTES: usize = 1 << 20;
 
-/// Cancellation signal of one call, which handlers find among the call's extensions.
+/// Cancellation signal of one call. A handler finds the signal of its call among the extensions of the call's context.
 ///
 /// By default, the future of a cancelled call is dropped. A handler that calls [`CancelSignal::listen`] is notified
 /// instead, and must end by itself.
 pub struct CancelSignal {
     since: Instant,
     state: Mutex<SignalState>,
-    /// The counter of the bytes of sent chunks that are kept; shared by all calls of the layer.
+    /// The counter of the bytes of sent chunks that are kept; all calls of the layer share it.
     kept: KeptBytes,
-    /// The stream of the call's chunks, if its caller asked for them.
+    /// The stream on which the call sends its chunks; not set if the caller did not ask for chunks.
     stream: OnceLock<Weak<ChunkSender>>,
 }
 
@@ -43,7 +44,7 @@ struct SignalState {
     chunks: u64,
 }
 
-/// The way in which a call was cancelled, which determines how the call itself is answered.
+/// The way in which a call was cancelled. It determines how the call itself is answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Cancellation {
     /// By `notifications/cancelled`: the call gets no answer.
@@ -52,7 +53,7 @@ pub(super) enum Cancellation {
     WithPartial { reason: Option<String> },
 }
 
-/// The content that a cancelled call had sent.
+/// The content that a call had sent before it was cancelled.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Partial {
     chunks: Vec<Payload>,
@@ -60,7 +61,7 @@ pub(super) struct Partial {
 }
 
 impl Partial {
-    /// Returns the content, with adjacent texts joined.
+    /// Returns the content as blocks, with adjacent texts joined to one block.
     pub(super) fn content(self) -> Vec<Payload> {
         self.chunks.into_iter().collect::<JoinedContent>().to_blocks()
     }
@@ -115,7 +116,7 @@ impl CancelSignal {
         self.cancel(Cancellation::Silently);
     }
 
-    /// Counts a sent chunk, and keeps it for the partial result if there is room.
+    /// Counts a sent chunk, and keeps it for the partial result if it fits within the limits.
     pub(crate) fn record_chunk(&self, content: &Payload) {
         let mut state = self.state.lock();
         state.chunks += 1;
@@ -133,9 +134,9 @@ impl CancelSignal {
         &self.kept
     }
 
-    /// Sets the stream of the call.
+    /// Stores the stream on which the call sends its chunks.
     pub(crate) fn attach(&self, stream: &Arc<ChunkSender>) {
-        // Ignore the error: a call opens its stream only once.
+        // Ignore the error, which would mean that a stream is stored already: a call opens only one stream.
         let _ = self.stream.set(Arc::downgrade(stream));
     }
 
@@ -168,7 +169,7 @@ impl CancelSignal {
         }
     }
 
-    /// Records that the handler has ended; returns the cancellation if there was one before.
+    /// Records that the handler has completed. Returns the cancellation if the call was cancelled before.
     pub(super) fn end(&self) -> Option<Cancellation> {
         let mut state = self.state.lock();
         state.is_answered = state.cancelled.is_none();

@@ -14,14 +14,15 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tower_service::Service;
 
-/// The purpose with which checkpoints are sealed; a text that was sealed for another purpose is not accepted.
+/// The purpose with which checkpoints are sealed. A text that was sealed for another purpose, e.g. as a confirmation,
+/// cannot be opened as a checkpoint.
 const SEAL_PURPOSE: &str = "checkpoint";
 
-/// The default time for which a call can resume from a checkpoint.
+/// The default time for which a call can resume from a checkpoint after it was sent.
 const TTL: Duration = Duration::from_hours(1);
 
-/// The maximum length, in bytes of JSON, of the tool's description of its place in the result. It also limits the
-/// length of the sealed checkpoint.
+/// The maximum length, in bytes of JSON, of the text with which a tool describes its place in the result. It also
+/// limits the length of the sealed checkpoint.
 const MAX_PLACE_BYTES: usize = 4096;
 
 /// Layer that enables tools to send checkpoints with their chunks, and to resume from them.
@@ -72,7 +73,8 @@ impl CheckpointLayer {
         self
     }
 
-    /// Prepares a call that requests checkpoints or resumes from one.
+    /// Opens the checkpoint of a call that resumes from one, and stores [`Checkpoints`] in a call that resumes or
+    /// requests checkpoints.
     fn prepare(&self, call: &mut Call) -> Result<(), RpcError> {
         let wanted = call.cx().member::<WantsCheckpoints>()?.is_some_and(|wants| wants.0);
         let from = call.cx().member::<Checkpoint>()?;
@@ -98,7 +100,7 @@ impl CheckpointLayer {
     }
 }
 
-/// Returns a text that differs for each principal.
+/// Returns a text that identifies the principal of a call, so that a checkpoint can be bound to it.
 fn principal_key(cx: &Context) -> String {
     let principal = &cx.principal;
     let agent = principal.as_agent().map(ToString::to_string);
@@ -129,7 +131,7 @@ impl<S: MgpService> Service<Call> for CheckpointService<S> {
 pub struct Checkpoints {
     layer: CheckpointLayer,
     operation: String,
-    /// The principal, the tool and the hash of its arguments, to which checkpoints are bound.
+    /// The names to which the sealed checkpoints are bound: the principal, the tool and the hash of its arguments.
     binding: [String; 3],
     is_wanted: bool,
     resumed_from: Option<Payload>,
@@ -144,7 +146,8 @@ impl Checkpoints {
         self.is_wanted
     }
 
-    /// Returns the place in the result from which the call must continue; `None` if it starts from the beginning.
+    /// Returns the place in the result from which the call must continue, as the tool described it; `None` if the call
+    /// starts from the beginning.
     ///
     /// # Errors
     /// −32602 if the place cannot be read as this type.

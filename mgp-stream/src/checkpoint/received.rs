@@ -1,4 +1,5 @@
-//! The chunks of a call that can be resumed. Those after the last checkpoint wait until the next checkpoint arrives.
+//! The client's record of the chunks of a call that can be resumed. Chunks after the last checkpoint are not delivered
+//! before the next checkpoint arrives, because a resumed call sends them again.
 
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ const MAX_WAITING_BYTES: usize = 1 << 20;
 /// The maximum size, in bytes, of all chunks of a call; beyond this size, the call can no longer be resumed.
 const MAX_BYTES: usize = 16 << 20;
 
-/// The receiver of the chunks of a call that can be resumed.
+/// The sink for the chunks of a call that can be resumed; it passes them on to the outlet of the caller.
 pub(super) struct Received {
     inner: Outlet,
     state: Mutex<State>,
@@ -24,19 +25,19 @@ pub(super) struct Received {
 
 #[derive(Default)]
 struct State {
-    /// The last checkpoint, from which the next attempt continues. `None` if none has arrived, or if chunks after it
-    /// were already delivered.
+    /// The last checkpoint that arrived, from which the next attempt continues. `None` if none has arrived yet, or if
+    /// chunks after it had to be delivered already, e.g. because too many waited.
     last: Option<Checkpoint>,
     /// The number of chunks that arrived in the current attempt.
     count: u64,
-    /// The content that earlier attempts delivered.
+    /// The content that was delivered in the attempts before the current one.
     before: JoinedContent,
     /// The content that the current attempt has delivered.
     delivered: JoinedContent,
     delivered_bytes: usize,
     waiting: Vec<Chunk>,
     waiting_bytes: usize,
-    /// `true` if the call cannot be resumed any more, because a chunk was lost or there are too many.
+    /// `true` if the call cannot be resumed any more, because a chunk was lost or too much content was delivered.
     is_broken: bool,
 }
 
@@ -59,20 +60,21 @@ impl Received {
         Some(last)
     }
 
-    /// Delivers the chunks that still wait, and returns the content of earlier attempts.
+    /// Delivers the chunks that still wait for a checkpoint, and returns the content that earlier attempts delivered.
     pub(super) async fn finish(&self) -> JoinedContent {
         let (waiting, before) = {
             let mut state = self.state.lock();
             (std::mem::take(&mut state.waiting), std::mem::take(&mut state.before))
         };
         for chunk in waiting {
-            // Ignore the error: the result contains the chunk in any case.
+            // Ignore the error: even if the caller no longer accepts chunks, the result contains the content of this
+            // one.
             let _ = self.inner.send(OutletItem::Chunk(chunk)).await;
         }
         before
     }
 
-    /// Accepts a chunk, and returns the chunks that must be delivered now.
+    /// Accepts a chunk of the current attempt, and returns the chunks that must be delivered to the caller now.
     fn take(&self, chunk: Chunk) -> Vec<Chunk> {
         let mut state = self.state.lock();
         let content = chunk.content.get::<ContentBlock>().ok();
@@ -101,8 +103,10 @@ impl State {
     fn release(&mut self) -> Vec<Chunk> {
         self.delivered_bytes += std::mem::take(&mut self.waiting_bytes);
         if self.delivered_bytes > MAX_BYTES {
+            // The call cannot be resumed again, so the content of this attempt need not be kept. Keep `before`: the
+            // result of this attempt lacks the content of earlier ones.
             self.is_broken = true;
-            (self.before, self.delivered) = Default::default();
+            self.delivered = JoinedContent::default();
         }
         let ready = std::mem::take(&mut self.waiting);
         if !self.is_broken {
@@ -128,5 +132,32 @@ impl Sink for Received {
 
     fn wants(&self, kind: OutletItemKind) -> bool {
         self.inner.wants(kind)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mgp_types::Payload;
+
+    use super::*;
+
+    async fn send(received: &Received, block: &ContentBlock) {
+        let chunk = Chunk::new(Payload::of(block).unwrap());
+        received.send(OutletItem::Chunk(chunk)).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_resumed_call_that_exceeds_the_limit_keeps_the_content_of_earlier_attempts() {
+        let received = Received::new(Outlet::none());
+        let checkpoint = Checkpoint::new("operation", "token").to_chunk();
+        let begin = ContentBlock::text("begin");
+        send(&received, &begin).await;
+        send(&received, &checkpoint).await;
+        assert!(received.restart().is_some());
+        send(&received, &ContentBlock::text("x".repeat(MAX_BYTES))).await;
+        send(&received, &checkpoint).await;
+        assert!(received.restart().is_none(), "there are too many bytes to resume it again");
+        let before = received.finish().await;
+        assert_eq!(before.to_blocks(), [Payload::of(&begin).unwrap()]);
     }
 }

@@ -8,16 +8,16 @@ use std::time::Duration;
 use mgp_types::mgp::{Extension, ExtensionSet};
 use mgp_types::proposal::{CallMembers, Checkpoint, WantsCheckpoints};
 use mgp_types::service::{
-    BoxFuture, Call, Either, HttpFailure, JoinedContent, MgpService, Outlet, OutletItemKind, Reply,
-    Sink,
+    BoxFuture, Call, Deadline, Either, HttpFailure, JoinedContent, MgpService, Outlet,
+    OutletItemKind, Reply, Sink,
 };
 use mgp_types::{Backoff, ErrorCode, Object, Payload, RpcError};
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 use tower_service::Service;
 
 use super::received::Received;
 
-/// The default time within which the connection must be restored.
+/// The default time after which a call fails if its lost connection is not restored.
 const MAX_WAIT: Duration = Duration::from_secs(30);
 
 /// The maximum number of times that one call is resumed.
@@ -45,7 +45,7 @@ mgp_types::layer_service! {
 }
 
 impl ResumeLayer {
-    /// Creates the layer with the default time limit.
+    /// Creates the layer with the default value of [`max_wait`](Self::max_wait).
     pub fn new() -> Self {
         Self::default()
     }
@@ -77,7 +77,7 @@ impl<S: MgpService> Service<Call> for ResumeService<S> {
     }
 }
 
-/// Returns whether the caller handles checkpoints itself.
+/// Returns whether the caller requests checkpoints or resumes from one itself, so that this layer must not do so.
 fn asks(members: &CallMembers) -> bool {
     members.for_peer(ExtensionSet::EMPTY.with(Extension::Checkpoint)).next().is_some()
 }
@@ -90,7 +90,7 @@ async fn run<S: MgpService>(
 ) -> Result<Reply, RpcError> {
     let mut from: Option<Checkpoint> = None;
     let mut resumptions = 0;
-    let (mut delays, mut deadline) = (delays(), None);
+    let (mut backoff, mut deadline) = (new_backoff(), None);
     loop {
         let outcome = inner.call(attempt(&call, from.as_ref())?).await;
         let error = match outcome {
@@ -104,13 +104,14 @@ async fn run<S: MgpService>(
             return Err(error);
         };
         if from.as_ref() != Some(&next) {
-            // The last attempt reached a new checkpoint, so the delays and the deadline start again.
-            (delays, deadline, resumptions) = (self::delays(), None, resumptions + 1);
+            // The failed attempt reached a new checkpoint. Therefore start again with the shortest delay and a new
+            // deadline.
+            (backoff, deadline, resumptions) = (new_backoff(), None, resumptions + 1);
         }
         from = Some(next);
-        let until = *deadline.get_or_insert_with(|| Instant::now() + max_wait);
-        let delay = delays.next_delay();
-        if Instant::now() + delay > until {
+        let until = *deadline.get_or_insert_with(|| Deadline::after(max_wait));
+        let delay = backoff.next_delay();
+        if until.remaining().is_some_and(|left| delay > left) {
             return Err(error);
         }
         tracing::debug!(%error, "resuming a stream from its last checkpoint");
@@ -118,11 +119,12 @@ async fn run<S: MgpService>(
     }
 }
 
-fn delays() -> Backoff {
+fn new_backoff() -> Backoff {
     Backoff::new(Duration::from_millis(50), Duration::from_secs(2))
 }
 
-/// Returns the call for the next attempt.
+/// Returns the call to send as the next attempt: it requests checkpoints and, with `from`, resumes from that
+/// checkpoint.
 fn attempt(call: &Call, from: Option<&Checkpoint>) -> Result<Call, RpcError> {
     let mut call = call.clone();
     let mut members = call.cx().extensions.get::<CallMembers>().cloned().unwrap_or_default();
@@ -145,8 +147,12 @@ fn is_lost(error: &RpcError) -> bool {
         )
 }
 
-/// Inserts the content of earlier attempts before the content in the reply to the last attempt.
+/// Inserts the content of earlier attempts before the content in the reply to the last attempt. A reply that is not a
+/// complete result, e.g. a task, is returned unchanged.
 fn complete(reply: Reply, before: JoinedContent) -> Result<Reply, RpcError> {
+    if !matches!(reply, Reply::Complete(_)) {
+        return Ok(reply);
+    }
     let mut result: Object = reply.get()?;
     if result.get("isError").is_some_and(|failed| failed.as_str() == "true") {
         return Ok(reply);
@@ -158,4 +164,29 @@ fn complete(reply: Reply, before: JoinedContent) -> Result<Reply, RpcError> {
     }
     result.insert("content", Payload::of(&whole.to_blocks())?);
     Reply::of(&result)
+}
+
+#[cfg(test)]
+mod tests {
+    use mgp_types::service::{Body, InputRequired};
+
+    use super::*;
+
+    #[test]
+    fn only_a_complete_result_gets_the_content_of_earlier_attempts() {
+        let mut before = JoinedContent::default();
+        before.push_text("to ");
+        let body = |text: &'static str| Body::new(Payload::from_trusted(text));
+        let result = Reply::Complete(body(r#"{"content":[{"type":"text","text":"be"}]}"#));
+        let result: Object = complete(result, before.clone()).unwrap().get().unwrap();
+        let content = result.get("content").unwrap();
+        assert_eq!(content.as_str(), r#"[{"type":"text","text":"to be"}]"#);
+
+        let task = complete(Reply::Task(body(r#"{"taskId":"t"}"#)), before.clone()).unwrap();
+        assert!(matches!(&task, Reply::Task(_)), "{task:?}");
+        assert_eq!(task.as_body().unwrap().to_json(), br#"{"taskId":"t"}"#);
+        let question = Reply::InputRequired(InputRequired { asks: Vec::new(), state: None });
+        let question = complete(question, before).unwrap();
+        assert!(matches!(&question, Reply::InputRequired(_)), "{question:?}");
+    }
 }

@@ -1,4 +1,4 @@
-//! The memory for chunks that are kept after they were sent, for all calls of a stack together.
+//! The limit on the memory for chunks that are kept after they were sent; all calls of a stack share it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,13 +11,13 @@ const MAX_KEPT_BYTES: usize = 8 << 20;
 pub(crate) struct KeptBytes(Arc<AtomicUsize>);
 
 impl KeptBytes {
-    /// Reserves memory; returns `false` if there is not enough left.
+    /// Reserves memory for kept chunks; returns `false` if that would exceed the limit.
     pub(crate) fn reserve(&self, bytes: usize) -> bool {
         let add = |kept: usize| Some(kept + bytes).filter(|sum| *sum <= MAX_KEPT_BYTES);
         self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).is_ok()
     }
 
-    /// Releases memory that was reserved.
+    /// Releases memory that was reserved with [`reserve`](Self::reserve).
     pub(crate) fn release(&self, bytes: usize) {
         self.0.fetch_sub(bytes, Ordering::Relaxed);
     }

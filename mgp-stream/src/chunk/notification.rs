@@ -1,4 +1,4 @@
-//! The notification that contains a chunk, as parsed from its params.
+//! The notification that carries a chunk, decoded from its params.
 
 use mgp_types::mcp::ContentBlock;
 use mgp_types::mgp::ChunkParams;
@@ -21,7 +21,7 @@ pub(crate) struct ChunkNotification {
 }
 
 impl ChunkNotification {
-    /// Reads the params of a notification.
+    /// Reads the params of the notification, also in the form that other implementations use.
     ///
     /// # Errors
     /// −32602, with the reason why the params cannot be read.
@@ -30,7 +30,8 @@ impl ChunkNotification {
             return Ok(read);
         }
         params.get().or_else(|error| {
-            // Other implementations might use the member names of the proposal for streams.
+            // Other implementations might use the member names that the proposal for streams defines, e.g. `sequence`
+            // for `index`.
             let read: OperationChunk = params.get().map_err(|_| error)?;
             let mapped = ChunkParams::from(read);
             Ok(Self {

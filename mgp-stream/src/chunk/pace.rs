@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The rate that a caller requested. By default, there is no limit.
+/// The maximum rate of chunks that a caller requested for a call. By default, the rate is not limited.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
     rate: Rate,

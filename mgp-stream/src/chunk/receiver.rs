@@ -1,10 +1,13 @@
 //! The receiving side of the chunks of one outbound call.
+//!
+//! The chunks are put in order here and then pushed into the inbox of the call. A full inbox drops a chunk and all
+//! later ones: `has_gap` in `src/connection/pending.rs` of `mgp-transport`.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use mgp_types::mcp::key;
+use mgp_types::mcp::{ContentBlock, key};
 use mgp_types::method::StreamPace;
 use mgp_types::mgp::PaceParams;
 use mgp_types::service::{Call, Chunk, Context, HopMembers, QueueRoom, Reply};
@@ -18,25 +21,27 @@ const MAX_WAITING_CHUNKS: usize = 64;
 const MAX_WAITING_BYTES: usize = 256 << 10;
 /// The maximum number of missing chunks that are requested at once.
 const MAX_REQUESTED: u64 = 64;
-/// The maximum number and total size of untaken chunks at which a paused stream is resumed.
+/// The number and total size of delivered chunks that the caller has not taken, at or below which a paused stream is
+/// resumed.
 const RESUMED_AT: (usize, usize) = (256, 256 << 10);
-/// The time for which the stream of one call is paused at most, in all. The time limits of the tool run meanwhile, so a
-/// longer pause could cost the result.
+/// The maximum time for which the stream of one call is paused, over all its pauses. The time limits of the tool run
+/// during a pause, so a longer pause could make the call fail.
 const MAX_PAUSED: Duration = Duration::from_secs(10);
-/// The pace that resumes a stream without a limit. Implementations with signed numbers can read it too.
+/// The pace that means "no limit"; it resumes a paused stream. It is the largest signed number of 32 bits, because some
+/// implementations cannot read a larger one.
 const UNLIMITED: u32 = 0x7fff_ffff;
 
-/// A chunk in the form in which it arrived.
+/// A chunk as it arrived from the callee, not yet put in order.
 #[derive(Debug)]
 pub(crate) struct ReceivedChunk {
     /// The sequence number of the chunk, or `None` if the callee sent none; the chunk then follows the previous one.
     pub(crate) index: Option<u64>,
     pub(crate) chunk: Chunk,
-    /// `true` if the callee reports that it has lost this chunk or an earlier one.
+    /// `true` if the callee reports with this chunk that it has lost this chunk or an earlier one.
     pub(crate) reports_loss: bool,
 }
 
-/// The effect of a received chunk: the chunks to deliver now, and the sequence numbers of the chunks to request from
+/// The result of accepting a chunk: the chunks to deliver now, and the sequence numbers of the chunks to request from
 /// the callee.
 #[derive(Debug, Default)]
 struct Arrival {
@@ -45,15 +50,17 @@ struct Arrival {
     missing: Vec<u64>,
 }
 
-/// Receiver that puts the chunks of one call in order. It drops repeated chunks, and all chunks after a lost one, so
-/// that the caller always gets the content from its beginning without a gap.
+/// Receiver that puts the chunks of one call in order. It drops repeated chunks, and all chunks after a lost one. If
+/// the caller's inbox is full, the chunk is counted as dropped, and the inbox refuses all later chunks too. So the
+/// content that the caller gets has no gap, but can lack its end.
 #[derive(Debug, Default)]
 pub(crate) struct ChunkReceiver {
     state: Mutex<ReceiveState>,
     /// The last pace that was sent to the callee, if any. The lock is held while a pace is sent, so that the callee
     /// receives the paces in the order in which they were decided.
     sent_pace: tokio::sync::Mutex<Option<u32>>,
-    /// The members of `_meta` that this side adds to further messages to the callee.
+    /// The members of `_meta` of the call that identify this side. Notifications to the callee about the chunks repeat
+    /// them.
     meta: Vec<(Cow<'static, str>, Payload)>,
 }
 
@@ -62,7 +69,7 @@ struct ReceiveState {
     next: u64,
     waiting: BTreeMap<u64, Chunk>,
     waiting_bytes: usize,
-    /// The sequence number below which missing chunks were already requested; they are not requested again.
+    /// The sequence number below which missing chunks were already requested. A chunk is requested only once.
     requested: u64,
     is_cut: bool,
     /// `true` if the chunk that the callee marked as the last was delivered.
@@ -71,17 +78,18 @@ struct ReceiveState {
     dropped: u64,
     /// The number and the total size of the delivered chunks that the caller has not taken yet.
     untaken: (usize, usize),
-    /// Set while the callee should send nothing, because too many chunks wait for the caller.
+    /// The time at which the callee was asked to send nothing, because too many chunks wait for the caller; `None`
+    /// while the stream is not paused.
     paused_since: Option<Instant>,
-    /// The time for which earlier pauses lasted.
+    /// The total duration of the earlier pauses of the stream.
     paused_for: Duration,
-    /// The pace that the caller requested, if any.
+    /// The pace that the caller itself requested, if any; it applies while the stream is not paused.
     own_pace: Option<u32>,
-    /// The context of notifications to the callee, and the id under which it knows the call.
+    /// The context in which notifications are sent to the callee, and the id under which the callee knows the call.
     callee: Option<(Context, Id)>,
 }
 
-/// The work that remains after a chunk was delivered.
+/// The work that remains for the caller of [`deliver`](ChunkReceiver::deliver) after a chunk was delivered.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Delivered {
     /// The sequence numbers of the chunks to request from the callee.
@@ -91,7 +99,8 @@ pub(crate) struct Delivered {
 }
 
 impl ChunkReceiver {
-    /// Creates the receiver for a call that was sent with the members `hop`; further messages repeat some of them.
+    /// Creates the receiver for a call that was sent with the members `hop`. Keeps those members that later
+    /// notifications about the call must repeat.
     pub(crate) fn new(hop: &HopMembers) -> Self {
         let names =
             [key::PROTOCOL_VERSION, key::CLIENT_CAPABILITIES, key::CLIENT_INFO, key::MGP_HANDLE];
@@ -135,7 +144,8 @@ impl ChunkReceiver {
 
     // === Pace ===
 
-    /// Sets the context of notifications to the callee, and the id under which it knows the call.
+    /// Sets the context in which notifications are sent to the callee, and the id under which the callee knows the
+    /// call.
     pub(crate) fn set_callee(&self, cx: Context, id: Id) {
         self.state.lock().callee = Some((cx, id));
     }
@@ -154,8 +164,8 @@ impl ChunkReceiver {
         resumes
     }
 
-    /// Waits until the caller has taken enough chunks, or the pauses have lasted for [`MAX_PAUSED`] in all; the callee
-    /// is then asked to resume the stream.
+    /// Waits until the caller has taken enough chunks for the stream to be resumed. If the pauses of the call have
+    /// lasted for [`MAX_PAUSED`] in total before that, asks the callee to resume the stream.
     pub(crate) async fn limit_pause(&self) {
         loop {
             let left = {
@@ -170,12 +180,12 @@ impl ChunkReceiver {
             if left.is_zero() {
                 self.send_pace().await;
             }
-            // If the pace was not sent, the stream is still paused: try again.
+            // If the pace could not be sent, the stream counts as paused again: the loop then sends it again.
             sleep(left.max(Duration::from_secs(1))).await;
         }
     }
 
-    /// Sends the pace that the callee must keep now, unless the callee knows it already or the call has ended.
+    /// Sends the pace that applies now to the callee, unless the callee knows it already or the call has ended.
     pub(crate) async fn send_pace(&self) {
         let mut sent = self.sent_pace.lock().await;
         let (pace, callee) = {
@@ -192,7 +202,8 @@ impl ChunkReceiver {
         let Ok(mut call) = Call::tell::<StreamPace>(&params, cx) else { return };
         call.hop_mut().meta = self.meta();
         if pace == Some(0) {
-            // Count the pause as sent even if sending fails: it may have arrived, and the stream must then be resumed.
+            // Count the pause as sent even if sending fails: it may have arrived nevertheless, and then a pace that
+            // resumes the stream must be sent later.
             *sent = pace;
         }
         match peer.send(call).await {
@@ -209,8 +220,8 @@ impl ChunkReceiver {
         }
     }
 
-    /// Sets the pace that the caller requests; `sending` sends it to the callee. A paused stream stays paused, and gets
-    /// the pace when it is resumed.
+    /// Stores the pace that the caller requests, and awaits `sending`, which sends it to the callee. While the stream
+    /// is paused, `sending` is dropped: the callee then gets the pace when the stream is resumed.
     pub(crate) async fn set_pace(
         &self,
         pace: u32,
@@ -230,7 +241,7 @@ impl ChunkReceiver {
         Ok(reply)
     }
 
-    /// Records that the callee cannot send a chunk again.
+    /// Records that the callee reported a chunk that it cannot send again.
     pub(crate) fn note_lost(&self, index: u64) {
         let mut state = self.state.lock();
         if index >= state.next && !state.waiting.contains_key(&index) {
@@ -238,12 +249,13 @@ impl ChunkReceiver {
         }
     }
 
-    /// Returns the number of chunks that arrived, without repeats.
+    /// Returns the number of chunks that arrived, without counting repeated ones.
     pub(crate) fn arrived(&self) -> u64 {
         self.state.lock().arrived
     }
 
-    /// Returns the number of chunks that the caller did not get. To be called after the call has ended.
+    /// Returns the number of chunks that were lost or dropped, so that the caller did not get them. Must be called
+    /// after the call has ended, because chunks that still wait count as dropped.
     pub(crate) fn dropped(&self) -> u64 {
         let state = self.state.lock();
         state.dropped + state.waiting.len() as u64
@@ -255,7 +267,7 @@ impl ReceiveState {
         self.paused_for += self.paused_since.take().map_or(Duration::ZERO, |since| since.elapsed());
     }
 
-    /// Accepts a chunk and returns its effect.
+    /// Accepts a chunk, and returns the chunks to deliver and to request because of it.
     fn accept(&mut self, received: ReceivedChunk) -> Arrival {
         let index = received.index.unwrap_or(self.next);
         let mut arrival = Arrival::default();
@@ -314,7 +326,7 @@ impl ReceiveState {
         self.next = index.saturating_add(1);
     }
 
-    /// Moves the chunks that need not wait any more to `out`.
+    /// Moves the chunks for whose predecessors no wait is necessary any more from `waiting` to `out`.
     fn release(&mut self, out: &mut Vec<Chunk>) {
         while let Some(chunk) = self.waiting.remove(&self.next) {
             self.waiting_bytes -= chunk.content.as_str().len();
@@ -346,8 +358,9 @@ impl ReceiveState {
     }
 }
 
+/// Returns whether a chunk is empty, i.e. its content is a text block with an empty text.
 fn is_empty(chunk: &Chunk) -> bool {
-    chunk.content.as_str().contains(r#""text":"""#)
+    chunk.content.get::<ContentBlock>().is_ok_and(|block| block.as_text() == Some(""))
 }
 
 #[cfg(test)]
@@ -366,8 +379,8 @@ mod tests {
         ReceivedChunk { index: Some(index), chunk, reports_loss: false }
     }
 
-    /// Passes a chunk to the receiver. Returns the texts that are delivered, and the sequence numbers of the chunks to
-    /// request.
+    /// Passes a chunk to the receiver. Returns the texts of the chunks that are delivered, and the sequence numbers of
+    /// the chunks to request.
     fn take(receiver: &ChunkReceiver, received: ReceivedChunk) -> (Vec<String>, Vec<u64>) {
         let texts = Mutex::new(Vec::new());
         let delivered = receiver.deliver(received, |chunk| {
@@ -393,19 +406,19 @@ mod tests {
 
     #[test]
     fn the_caller_has_a_prefix_when_a_chunk_is_lost() {
-        // The callee reports the loss in the form of another implementation or as a chunk, or never answers.
-        for lost in 0..3 {
+        // The callee reports the loss of chunk 1 in a separate notification (0), or with an empty chunk (1 and 2), or
+        // never answers (3).
+        for lost in 0..4 {
             let receiver = ChunkReceiver::default();
             assert_eq!(take(&receiver, chunk(0)).0, ["0"]);
             assert_eq!(take(&receiver, chunk(2)), (vec![], vec![1]));
             match lost {
                 0 => receiver.note_lost(1),
-                1 => {
-                    let report = ReceivedChunk {
-                        index: Some(1),
-                        chunk: Chunk::text(""),
-                        reports_loss: true,
-                    };
+                1 | 2 => {
+                    // Some programs write spaces between the members of JSON objects.
+                    let empty = [r#"{"type":"text","text":""}"#, r#"{"type": "text", "text": ""}"#];
+                    let chunk = Chunk::new(Payload::from_trusted(empty[lost - 1]));
+                    let report = ReceivedChunk { index: Some(1), chunk, reports_loss: true };
                     assert_eq!(take(&receiver, report).0, [""; 0]);
                 }
                 _ => {
@@ -437,7 +450,7 @@ mod tests {
             take(&receiver, chunk(index));
         }
         assert!(receiver.state.lock().waiting.is_empty());
-        // All numbers are used, so a loss does not move the number of the next chunk.
+        // The largest sequence number was used already, so a loss cannot increase the number of the next chunk.
         receiver.note_lost(u64::MAX);
         assert_eq!(receiver.state.lock().next, u64::MAX);
         let receiver = ChunkReceiver::default();
@@ -452,11 +465,11 @@ mod tests {
         assert_eq!(receiver.dropped(), 10, "the chunk that never came counts");
     }
 
-    /// A connection to a callee that notes the paces it gets, and ends no call.
+    /// A connection to a callee that records the paces that are sent to it; its calls never end.
     #[derive(Default)]
     struct Callee {
         paces: Mutex<Vec<u32>>,
-        /// `true` if the answer to each pause is lost.
+        /// `true` if the answer to each notification that pauses the stream is lost.
         loses_answers: bool,
     }
 

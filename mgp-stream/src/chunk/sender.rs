@@ -20,16 +20,18 @@ use super::too_long::StreamTooLong;
 use crate::cancel::CancelSignal;
 use crate::recipient::Recipient;
 
-/// The maximum number of sent chunks of one call that are kept in case its caller misses some.
+/// The maximum number of sent chunks of one call that are kept, so that they can be sent again if the caller misses
+/// them.
 const MAX_KEPT_CHUNKS: usize = 32;
 /// The maximum size, in bytes, of the kept chunks of one call.
 const MAX_KEPT_BYTES: usize = 64 << 10;
 /// The maximum number of chunks of one call that are sent again.
 const MAX_RESENT: usize = 256;
-/// The maximum number of missing chunks that are handled per notification from the caller.
+/// The maximum number of missing chunks that are handled for one notification of a gap; further ones in it are ignored.
 const MAX_MISSING: usize = 64;
 
-/// Sender that numbers the chunks of one call, and sends them at the caller's pace, up to the size limit of this side.
+/// Sender that numbers the chunks of one call, and sends them at the caller's pace. It refuses chunks beyond the
+/// [`StreamLimit`] of the call.
 #[derive(Debug)]
 pub(crate) struct ChunkSender {
     to: Recipient,
@@ -48,12 +50,13 @@ struct SendState {
     next: u64,
     bytes: u64,
     is_done: bool,
-    /// `true` after the end of the call; a chunk that would have to wait for its slot is then refused.
+    /// `true` after the end of the call. A chunk is then only sent if the caller's pace permits it at once, and
+    /// otherwise refused.
     is_over: bool,
     /// The count of chunks that the tool sent after the one that it marked as the last; they are dropped.
     dropped: u64,
     refused: Option<StreamTooLong>,
-    /// The waker of the task that answers the call.
+    /// The waker of the task that answers the call; it must answer with an error when a chunk is refused.
     answering: Option<Waker>,
     pace: Pace,
     kept: VecDeque<(u64, Chunk)>,
@@ -61,13 +64,13 @@ struct SendState {
     resent: usize,
 }
 
-/// The kind of a sent chunk: the first transmission, a repetition, or a report of a loss.
+/// The reason for sending a chunk: it is sent for the first time, sent again, or reported as lost.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum Form {
     #[default]
     First,
     Again,
-    /// A report that this chunk or an earlier one is lost.
+    /// The chunk has no content: it reports that this chunk or an earlier one is lost.
     Lost,
 }
 
@@ -114,7 +117,8 @@ impl ChunkSender {
         self.state.lock().is_done
     }
 
-    /// Returns the refusal if the call has sent too much. Otherwise wakes `waker` when that happens.
+    /// Returns the refusal if the chunks of the call have exceeded the size limit. Otherwise stores `waker`, which is
+    /// woken when that happens.
     pub(crate) fn poll_refused(&self, waker: &Waker) -> Option<StreamTooLong> {
         let mut state = self.state.lock();
         if !state.answering.as_ref().is_some_and(|known| known.will_wake(waker)) {
@@ -123,7 +127,7 @@ impl ChunkSender {
         state.refused.clone()
     }
 
-    /// Sends a chunk as soon as earlier chunks are sent, the caller's pace allows it, and the connection has room.
+    /// Sends a chunk after the chunks before it, as soon as the caller's pace allows it and the connection has room.
     pub(crate) async fn send(&self, chunk: Chunk) -> Result<(), ConsumerGone> {
         let _turn = self.order.lock().await;
         let Some(index) = self.admit(&chunk)? else { return Ok(()) };
@@ -133,8 +137,8 @@ impl ChunkSender {
         Ok(())
     }
 
-    /// Ends the stream with an empty chunk, unless a chunk was already marked as the last. If `is_whole` is `false`,
-    /// the empty chunk reports that chunks are lost.
+    /// Ends the stream with an empty chunk that is marked as the last, unless a chunk was already marked so. If
+    /// `is_whole` is `false`, the empty chunk also reports that chunks are lost.
     pub(crate) async fn finish(&self, is_whole: bool) {
         let _turn = self.order.lock().await;
         let chunk = Chunk::text("").last();
@@ -146,8 +150,8 @@ impl ChunkSender {
         }
     }
 
-    /// Returns the sequence number for a chunk; `None` if the stream has ended. Fails if the call's chunks would exceed
-    /// the size limit.
+    /// Returns the sequence number for a new chunk; `None` if a chunk was already marked as the last. Fails if the
+    /// chunks of the call would exceed the size limit.
     fn admit(&self, chunk: &Chunk) -> Result<Option<u64>, ConsumerGone> {
         let mut state = self.state.lock();
         if state.refused.is_some() {
@@ -226,7 +230,8 @@ impl ChunkSender {
         self.to.notify(StreamChunk::METHOD, params).await
     }
 
-    /// Sends a chunk of text, which is the most frequent kind by far, without encoding and checking it again.
+    /// Sends a chunk of text. Text is the most frequent kind by far, so its params are written directly, without
+    /// encoding and parsing them again.
     async fn transmit_text(&self, index: u64, chunk: &Chunk) -> Result<(), ConsumerGone> {
         let write = |out: &mut Vec<u8>| {
             out.extend_from_slice(br#""request_id":"#);
@@ -254,8 +259,8 @@ impl ChunkSender {
         self.pace_changed.notify_waiters();
     }
 
-    /// Ends the wait for a slot, because the call has ended. From then on, a chunk that would have to wait for its slot
-    /// is refused.
+    /// Ends the wait of a chunk for the time at which the caller's pace permits it, because the call has ended. From
+    /// then on, a chunk that would have to wait is refused.
     pub(crate) fn end(&self) {
         self.state.lock().is_over = true;
         self.pace_changed.notify_waiters();
@@ -282,7 +287,8 @@ impl ChunkSender {
 
     // === Gaps ===
 
-    /// Sends chunks again that the caller is missing, or reports that they are lost.
+    /// Sends the chunks again whose numbers the caller reports as missing. A chunk that is not kept any more is
+    /// reported as lost.
     pub(crate) async fn resend(&self, missing: &[u64]) {
         for index in missing.iter().copied().take(MAX_MISSING) {
             let kept = {
@@ -303,7 +309,7 @@ impl ChunkSender {
         }
     }
 
-    /// Reports a lost chunk in both forms that are in use: as an empty chunk, and as a notification of its own.
+    /// Reports a lost chunk in both forms that implementations use: as an empty chunk, and as a separate notification.
     async fn report_lost(&self, index: u64) -> Result<(), ConsumerGone> {
         self.transmit(index, &Chunk::text(""), Form::Lost).await?;
         let mut params = GapUnrecoverableParams::new(self.to.id.clone(), index);

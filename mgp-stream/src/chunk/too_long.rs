@@ -5,7 +5,7 @@ use std::sync::Arc;
 use mgp_types::service::StreamLimit;
 use mgp_types::{ErrorCode, Object, RpcError};
 
-/// A refusal of a call that exceeded its [`StreamLimit`].
+/// The refusal of a chunk with which a call exceeded its [`StreamLimit`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the partial results have {size} bytes, and may have {limit}")]
 pub(crate) struct StreamTooLong {
@@ -34,7 +34,7 @@ impl From<StreamTooLong> for RpcError {
         drop(details.encode("of", "partial results"));
         drop(details.encode("started", &true));
         let error = Self::new(ErrorCode::RESOURCE_EXHAUSTED, message).because(refused);
-        // The call has already run, and would send as much again if it were retried.
+        // Forbid a retry: the call has already run, and would send as many chunks again.
         match error.as_recovery().cloned() {
             Some(hints) => error.recovery(hints.no_retry().details(details)),
             None => error,

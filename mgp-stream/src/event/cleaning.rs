@@ -9,7 +9,7 @@ use mgp_types::store::StoreError;
 use super::EventHub;
 use super::hub::Hub;
 
-/// The interval at which the store is asked to remove what is too old.
+/// The interval at which unused subscriptions and old events are removed.
 const INTERVAL: Duration = Duration::from_hours(24);
 
 /// Starts the task that removes unused subscriptions and old events, until the hub is dropped.
@@ -28,7 +28,7 @@ async fn run(hub: Weak<Hub>) {
 }
 
 impl EventHub {
-    /// Removes the durable subscriptions that were not used for a month, and events that are older than a week.
+    /// Removes the durable subscriptions that were not used for a month, and the events that are older than a week.
     pub(super) async fn remove_unused(&self) -> Result<(), StoreError> {
         let Some(journal) = self.0.journal.get() else { return Ok(()) };
         let known: Vec<_> = {

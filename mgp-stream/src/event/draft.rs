@@ -13,7 +13,8 @@ use serde::{Deserialize, Serialize};
 
 use super::pattern::{MAX_NAME, is_name};
 
-/// The maximum depth of an event in a chain of events in which each event causes the next (MGP §13, later revisions).
+/// The maximum depth of an event: its position in a chain of events in which each event causes the next (MGP §13, later
+/// revisions).
 pub(super) const MAX_DEPTH: u32 = 10;
 
 /// The maximum size of the data of an event, in bytes.
@@ -40,7 +41,8 @@ pub struct EventDraft {
     pub(super) dropped: u64,
 }
 
-/// The server, tool and principal to which an event relates; they determine who is allowed to receive the event.
+/// The server, tool, tenant and principal to which an event relates; they determine who is allowed to receive the
+/// event.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct EventSubject {
@@ -50,10 +52,10 @@ pub struct EventSubject {
     pub tool: Option<String>,
     /// The tenant whose call caused the event.
     pub tenant: Option<TenantId>,
-    /// The only principal, besides operators, that is allowed to receive the event; `None` if the event belongs to no
-    /// principal.
+    /// The principal to whom the event belongs, if it belongs to one. Besides operators, only this principal is allowed
+    /// to receive the event.
     pub owner: Option<Principal>,
-    /// `true` if `server` published the event itself, and a kernel forwards it.
+    /// `true` if `server` published the event itself, and this kernel only forwards it.
     pub is_forwarded: bool,
 }
 
@@ -77,7 +79,7 @@ impl EventDraft {
         self
     }
 
-    /// Sets the data.
+    /// Sets the data of the event, which is encoded as JSON.
     ///
     /// # Errors
     /// −32603 if the data cannot be written as JSON.
@@ -86,7 +88,7 @@ impl EventDraft {
         Ok(self)
     }
 
-    /// Sets the data as JSON text.
+    /// Sets the data of the event, which is JSON already.
     pub fn payload(mut self, data: Payload) -> Self {
         self.data = data;
         self
@@ -113,25 +115,25 @@ impl EventDraft {
         self
     }
 
-    /// Sets the server, tool and principal to which the event relates.
+    /// Sets the server, tool and principal to which the event relates, which determine who is allowed to receive it.
     pub fn subject(mut self, subject: EventSubject) -> Self {
         self.subject = subject;
         self
     }
 
-    /// Returns the rank of the event's severity. The severity is taken from the member `severity` of the data, or else
-    /// from the draft; the default is `info`.
-    pub(super) fn rank(&self) -> u8 {
+    /// Returns the severity of the event: the member `severity` of the data, else the severity of the draft, else
+    /// `info`.
+    pub(super) fn effective_severity(&self) -> Severity {
         #[derive(Deserialize)]
         struct Data {
             severity: Severity,
         }
         static NAME: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new(b"\"severity\""));
-        // Search the text before parsing it, because most data has no such member.
+        // Search the text for the member before parsing it, because most data has no member `severity`.
         let has_own = NAME.find(self.data.as_str().as_bytes()).is_some();
-        let of_data = has_own.then(|| self.data.get::<Data>());
-        let own = self.severity.as_ref().map_or(0, Severity::rank);
-        of_data.and_then(Result::ok).map_or(own, |data| data.severity.rank())
+        let of_data = has_own.then(|| self.data.get::<Data>().ok()).flatten();
+        let of_data = of_data.map(|data| data.severity);
+        of_data.or_else(|| self.severity.clone()).unwrap_or(Severity::Info)
     }
 
     pub(super) fn check(&self) -> Result<(), RpcError> {
@@ -161,8 +163,8 @@ pub(super) struct PublishedEvent {
     pub(super) draft: EventDraft,
     pub(super) rank: u8,
     pub(super) at: SystemTime,
-    /// The members `channel`, `timestamp`, `severity` and `data`, without braces. They are written when they are first
-    /// needed, because most events of a kernel are never sent.
+    /// The members `channel`, `timestamp`, `severity` and `data` as JSON, without braces. They are written only when
+    /// they are needed for the first time, because most events of a kernel are never sent.
     members: OnceLock<String>,
 }
 
@@ -171,16 +173,17 @@ impl PublishedEvent {
         Self { draft, rank, at: SystemTime::now(), members: OnceLock::new() }
     }
 
-    /// Restores a stored event; `members` is the text that [`members`](Self::members) returns.
+    /// Restores an event from a store. `members` is the text that [`members`](Self::members) returned when the event
+    /// was stored.
     pub(super) fn restored(draft: EventDraft, rank: u8, at: SystemTime, members: String) -> Self {
         Self { draft, rank, at, members: members.into() }
     }
 
     pub(super) fn members(&self) -> &str {
         self.members.get_or_init(|| {
-            let EventDraft { channel, severity, data, timestamp, .. } = &self.draft;
+            let EventDraft { channel, data, timestamp, .. } = &self.draft;
             let timestamp = timestamp.clone().unwrap_or_else(|| self.at.into());
-            let severity = severity.as_ref().unwrap_or(&Severity::Info);
+            let severity = self.draft.effective_severity();
             let quoted = |text: &str| Payload::of(text).unwrap_or_else(|_| Payload::null());
             format!(
                 "\"channel\":\"{channel}\",\"timestamp\":{},\"severity\":{},\"data\":{}",
@@ -191,12 +194,14 @@ impl PublishedEvent {
         })
     }
 
-    /// Returns the estimated size in memory, with the members.
+    /// Returns the estimated size of the event in memory, in bytes. It includes the text of [`members`](Self::members),
+    /// even if that was not written yet.
     pub(super) fn bytes(&self) -> usize {
         2 * (self.draft.channel.len() + self.draft.data.as_str().len()) + size_of::<Self>()
     }
 
-    /// Returns the event as JSON, with its sequence number in a subscription and the count of events dropped before it.
+    /// Returns the event as JSON, with its sequence number in the subscription and the number of events that were
+    /// dropped before it.
     pub(super) fn to_json(&self, subscription: Option<&str>, seq: u64, dropped: u64) -> String {
         let members = self.members();
         let EventDraft { depth, subject, .. } = &self.draft;

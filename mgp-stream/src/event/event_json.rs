@@ -1,4 +1,4 @@
-//! Events, and the terms of subscriptions, in the JSON form for a store.
+//! The JSON forms in which events, and the terms of subscriptions, are stored.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -18,7 +18,7 @@ struct StoredPrincipal {
     is_operator: bool,
 }
 
-/// The terms of a subscription, in the form for a store: who receives which events.
+/// The terms of a subscription as they are stored: its owner, its channels and its minimum severity.
 #[derive(Deserialize, Serialize)]
 pub(super) struct Terms {
     principal: StoredPrincipal,

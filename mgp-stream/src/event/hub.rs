@@ -21,10 +21,11 @@ use super::sending::SendingList;
 use super::subscription::Subscription;
 use super::table::Table;
 
-/// The prefix of the ids of callers' subscriptions.
+/// The prefix of the ids of subscriptions that callers requested. Subscriptions of readers in this process have other
+/// ids.
 pub(super) const ID_PREFIX: &str = "sub-";
 
-/// The maximum time for which a publisher waits for subscribers that have not yet received earlier events.
+/// The maximum time for which a publisher waits for slow subscribers, so that their queues do not overflow.
 const ROOM_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// Hub that accepts published events and passes them to the subscriptions that match (MGP §13); clones share one hub.
@@ -72,14 +73,14 @@ pub(super) struct Hub {
     pub(super) limits: EventLimits,
     sees: Box<Sees>,
     recent: Option<RecentEvents>,
-    /// The queue of events for the store of durable subscriptions; not set if the hub has no store.
+    /// The queue of events that are to be stored for durable subscriptions; not set if the hub has no store.
     pub(super) journal: OnceLock<Arc<Journal>>,
     pub(super) table: RwLock<Table>,
     pub(super) sending: SendingList<Subscription>,
 }
 
-/// A future that completes when the event is stored for durable subscriptions and its subscribers have room for more
-/// events.
+/// A future that completes when the published event is stored for all durable subscriptions that match it, and slow
+/// subscribers have room for more events.
 ///
 /// The event is published before the future is polled; dropping the future only ends the wait.
 #[must_use = "await it, so that a fast publisher does not overrun its subscribers"]
@@ -112,7 +113,8 @@ impl EventHub {
         Self::with_limits(EventLimits::default(), sees)
     }
 
-    /// Creates a hub with limits, and with a function that decides whether a subscriber may see an event or channel.
+    /// Creates a hub with limits, and with a function `sees` that decides whether a subscriber may see an event or a
+    /// channel.
     ///
     /// The function is called when an event is published and again when the event is sent. The function must not block.
     #[must_use]
@@ -144,7 +146,7 @@ impl EventHub {
         }))
     }
 
-    /// Returns the last events, without checking the caller's access. Returns none unless the hub was created with
+    /// Returns the last events, without checking the caller's access. Returns no events unless the hub was created with
     /// [`with_recent`](Self::with_recent).
     ///
     /// # Errors
@@ -158,28 +160,32 @@ impl EventHub {
 
     // === Publishing ===
 
-    /// Declares a channel of this server.
+    /// Declares a channel on which this server itself publishes events.
     pub fn declare(&self, channel: impl Into<String>, description: impl Into<String>) {
-        self.0.add_channels(None, [(channel.into(), Some(description.into()))]);
+        self.0.table.write().add_channel(None, channel.into(), Some(description.into()));
     }
 
-    /// Replaces the known channels of another server, whose events this hub forwards.
+    /// Replaces the known channels of another server, whose events this hub forwards to its own subscribers.
     pub fn set_channels<S: Into<String>>(
         &self,
         server: &ServerId,
         channels: impl IntoIterator<Item = S>,
     ) {
-        self.0.table.write().forget_channels(server);
-        self.0.add_channels(Some(server), channels.into_iter().map(|name| (name.into(), None)));
+        let mut table = self.0.table.write();
+        table.forget_channels(server);
+        for name in channels {
+            table.add_channel(Some(server), name.into(), None);
+        }
     }
 
     /// Publishes an event. When this method returns, the event is in the queues of the subscriptions. The returned
-    /// future waits until the event is stored for durable subscriptions, and at most a quarter of a second until slow
-    /// subscribers have room for more.
+    /// future then waits until the event is stored for durable subscriptions. It also waits, for at most a quarter of a
+    /// second, until slow subscribers have room for more events.
     ///
     /// # Errors
     /// −32602 if the channel has no valid name, if the data is too large, or if the event's depth in a chain of events
-    /// exceeds 10; 3001 or 3003 if the event cannot be stored.
+    /// exceeds 10; 3001 or 3003 if the event cannot be stored for a durable subscription. Other subscriptions get the
+    /// event nevertheless.
     pub fn publish(&self, draft: EventDraft) -> Publishing {
         let behind = match self.0.publish(draft) {
             Err(error) => return Publishing(Box::pin(std::future::ready(Err(error)))),
@@ -215,9 +221,9 @@ impl EventHub {
         }
     }
 
-    /// Waits until the events published so far are sent to the subscriptions of a connection or session, so that the
-    /// answer to a call does not arrive before the events of the call. Does not wait for a subscriber that reads
-    /// nothing.
+    /// Waits until the events published so far are sent to the subscriptions of a connection or session. Await this
+    /// before the answer to a call is sent, so that the answer does not arrive before the events of the call. Does not
+    /// wait for a subscriber that reads nothing.
     ///
     /// # Cancel safety
     /// Dropping the future changes nothing.
@@ -232,13 +238,13 @@ impl EventHub {
         }
     }
 
-    /// Returns whether any events wait to be sent or stored.
+    /// Returns whether any events are being sent or wait to be stored.
     #[must_use]
     pub fn is_sending(&self) -> bool {
         !self.0.sending.is_empty() || self.is_storing()
     }
 
-    /// Returns whether any events wait to be stored.
+    /// Returns whether any events wait to be stored for durable subscriptions.
     #[must_use]
     pub fn is_storing(&self) -> bool {
         self.storing().is_some()
@@ -249,8 +255,9 @@ impl EventHub {
         Some((Arc::clone(journal), journal.unstored()?))
     }
 
-    /// Restores the durable subscriptions from a store, and saves later ones there. Once a day, the hub removes
-    /// subscriptions that were not used for a month, and events older than a week. Only the first call has an effect.
+    /// Restores the durable subscriptions from a store, and stores later ones there. From then on, the hub removes once
+    /// a day the subscriptions that were not used for a month, and the events that are older than a week. Only the
+    /// first call has an effect.
     ///
     /// # Errors
     /// The error of the store if it fails.
@@ -308,9 +315,9 @@ impl EventHub {
         self.publish(EventDraft::new(channel.to_owned()).severity(severity).payload(data)).await
     }
 
-    /// Returns whether any subscription receives events of a server behind this one: it matches one of the server's
-    /// known channels, and its subscriber may see the events. If `owner` is set, the events are those of this
-    /// principal's instance of the server, and only this principal's subscriptions count.
+    /// Returns whether any subscription receives events of `server`, a server behind this one. Such a subscription
+    /// matches one of the server's known channels, and its subscriber may see the events. If `owner` is set, the events
+    /// are those of this principal's own instance of the server, and only this principal's subscriptions count.
     #[must_use]
     pub fn has_subscriber(&self, server: &ServerId, owner: Option<&Principal>) -> bool {
         let subject = EventSubject {
@@ -348,8 +355,8 @@ impl Hub {
         (self.sees)(cx, subject)
     }
 
-    /// Returns whether a caller may see the channels of a server behind this one. If `server` is `None`, these are the
-    /// channels of this server, which are public.
+    /// Returns whether a caller may see the channels of a server behind this one. `None` as the server means this
+    /// server itself, whose channels are public.
     pub(super) fn sees_channel(&self, cx: &Context, server: Option<&ServerId>) -> bool {
         server.is_none_or(|server| {
             let subject = EventSubject {
@@ -361,23 +368,11 @@ impl Hub {
         })
     }
 
-    fn add_channels(
-        &self,
-        server: Option<&ServerId>,
-        channels: impl IntoIterator<Item = (String, Option<String>)>,
-    ) {
-        let mut table = self.table.write();
-        for (name, description) in channels {
-            if super::pattern::is_name(&name) {
-                table.add_channel(server, name, description);
-            }
-        }
-    }
-
-    /// Passes an event to the matching subscriptions. Returns the subscriptions whose subscribers are too far behind.
+    /// Passes an event to the matching subscriptions. Returns those whose subscribers are slow, so that the publisher
+    /// can wait for them.
     fn publish(self: &Arc<Self>, draft: EventDraft) -> Result<Vec<Arc<Subscription>>, RpcError> {
         draft.check()?;
-        let rank = draft.rank();
+        let rank = draft.effective_severity().rank();
         let event = Arc::new(PublishedEvent::new(draft, rank));
         let EventDraft { channel, subject, .. } = &event.draft;
         let (mut behind, mut refusal) = (Vec::new(), None);
@@ -402,13 +397,13 @@ impl Hub {
             table.has_channel(server, channel)
         };
         if !is_known {
-            self.add_channels(server, [(channel.clone().into_owned(), None)]);
+            self.table.write().add_channel(server, channel.clone().into_owned(), None);
         }
         refusal.map_or(Ok(behind), Err)
     }
 
-    /// Returns up to `max` stored events of a durable subscription, with sequence numbers above `after` and at most
-    /// `until`.
+    /// Reads up to `max` events of a durable subscription from the store, with sequence numbers above `after` and at
+    /// most `until`.
     pub(super) async fn read_stored(
         &self,
         id: &str,
@@ -422,8 +417,8 @@ impl Hub {
         Ok(rows.into_iter().filter_map(read).collect())
     }
 
-    /// Returns the names of the visible channels that the requested patterns match, and the patterns that match none
-    /// yet.
+    /// Returns the names of the visible channels that match one of the requested patterns, and the patterns that match
+    /// no known channel yet.
     pub(super) fn known_channels(
         &self,
         table: &Table,
@@ -438,21 +433,17 @@ impl Hub {
         let (mut known, mut unknown) = (std::collections::BTreeSet::new(), Vec::new());
         for text in requested {
             let pattern = Pattern::parse(text)?;
-            let before = known.len();
-            let matching = visible.iter().filter(|name| pattern.matches(name));
-            let mut any = false;
-            for name in matching {
-                any = true;
-                known.insert((*name).to_owned());
-            }
-            if !any && before == known.len() && !unknown.contains(text) {
+            let mut matching = visible.iter().filter(|name| pattern.matches(name)).peekable();
+            if matching.peek().is_none() && !unknown.contains(text) {
                 unknown.push(text.clone());
             }
+            known.extend(matching.map(|name| (*name).to_owned()));
         }
         Ok((known.into_iter().collect(), unknown))
     }
 
-    /// Returns a subscription of a principal. A subscription of another principal is reported as unknown.
+    /// Returns the subscription with an id, if it belongs to `principal`. A subscription of another principal is
+    /// reported as unknown.
     pub(super) fn find(
         &self,
         principal: &Principal,
@@ -472,8 +463,8 @@ impl Hub {
         })
     }
 
-    /// Returns whether a text can become the id of a new subscription: it has the right form, and no subscription has
-    /// it.
+    /// Returns whether a caller can choose a text as the id of a new subscription: it has the form of the ids that the
+    /// hub creates, and no subscription has it.
     pub(super) fn is_free(&self, id: &str) -> bool {
         let is_random = id.strip_prefix(ID_PREFIX).is_some_and(|random| {
             random.len() == 32 && random.bytes().all(|byte| byte.is_ascii_alphanumeric())
@@ -491,7 +482,8 @@ impl Hub {
         Some(removed)
     }
 
-    /// Removes a subscription of a principal that has expired, so that the principal can use its id again.
+    /// Removes the subscription with an id if it belongs to `principal` and has expired, so that the principal can use
+    /// its id again.
     pub(super) fn remove_if_expired(&self, principal: &Principal, id: &str) {
         let mut table = self.table.write();
         let is_expired = |one: &Arc<Subscription>| {
@@ -504,12 +496,13 @@ impl Hub {
         }
     }
 
-    /// Removes the expired subscriptions if the table is full or this principal has the maximum number; otherwise only
-    /// sometimes.
-    pub(super) fn remove_expired(&self, table: &mut Table, principal: &Principal) {
+    /// Removes the expired subscriptions of all principals. To save time, does so only if the table is full, if this
+    /// principal has the maximum number of subscriptions, or if the size of the table is a multiple of 64.
+    pub(super) fn remove_expired(&self, principal: &Principal) {
+        let mut table = self.table.write();
         let is_full =
             table.len() >= self.limits.total || table.is_full_for(&self.limits, principal);
-        // Searching the whole table is slow, so without need do it only if its size is a multiple of 64.
+        // Searching the whole table is slow. While there is room, search it only at every 64th size.
         if !is_full && !table.len().is_multiple_of(64) {
             return;
         }

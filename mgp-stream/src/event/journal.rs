@@ -16,7 +16,8 @@ use super::hub::Hub;
 use super::sending::spawn;
 use super::subscription::Subscription;
 
-/// The maximum number of events that wait to be stored; at this limit, publishing fails.
+/// The maximum number of events that wait to be stored. When it is reached, publishing an event for a durable
+/// subscription fails.
 const MAX_PENDING: usize = 65_536;
 
 /// The maximum number of events that the journal stores in one batch.
@@ -40,7 +41,7 @@ pub trait EventStore: Send + Sync {
     /// The error of the store if it fails.
     fn load(&self) -> BoxFuture<'static, Result<Vec<StoredSubscription>, StoreError>>;
 
-    /// Adds or replaces a subscription.
+    /// Stores a subscription. It replaces the stored one with the same id.
     ///
     /// # Errors
     /// The error of the store if it fails.
@@ -52,14 +53,14 @@ pub trait EventStore: Send + Sync {
     /// The error of the store if it fails.
     fn remove(&self, id: &str) -> BoxFuture<'static, Result<(), StoreError>>;
 
-    /// Adds events: either all of them or none.
+    /// Stores events: either all of them or none.
     ///
     /// # Errors
     /// The error of the store if it fails.
     fn append(&self, events: Vec<StoredEvent>) -> BoxFuture<'static, Result<(), StoreError>>;
 
-    /// Returns up to `max` events of a subscription, each as sequence number and JSON. Their numbers are above `after`
-    /// and at most `until`.
+    /// Returns up to `max` stored events of a subscription, each as its sequence number and its JSON. The sequence
+    /// numbers are above `after` and at most `until`.
     ///
     /// # Errors
     /// The error of the store if it fails.
@@ -72,7 +73,7 @@ pub trait EventStore: Send + Sync {
     ) -> BoxFuture<'static, Result<Vec<(u64, String)>, StoreError>>;
 }
 
-/// A subscription in an [`EventStore`].
+/// A durable subscription in an [`EventStore`].
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct StoredSubscription {
@@ -82,13 +83,14 @@ pub struct StoredSubscription {
     pub terms: String,
     /// The sequence number of the next event of the subscription.
     pub next_seq: u64,
-    /// The sizes of the stored events, oldest first. Their sequence numbers are consecutive.
+    /// The sizes of the stored events, oldest first, as [`load`](EventStore::load) returns them. Their sequence numbers
+    /// are consecutive. The list is empty in the argument of [`put`](EventStore::put).
     pub sizes: Vec<u32>,
     /// The sequence number of the last event that an [`EventReader`](crate::EventReader) has acknowledged.
     pub cursor: u64,
 }
 
-/// An event in an [`EventStore`].
+/// An event that is stored for one subscription in an [`EventStore`].
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct StoredEvent {
@@ -96,9 +98,10 @@ pub struct StoredEvent {
     pub subscription: String,
     /// The sequence number of the event within the subscription.
     pub seq: u64,
-    /// The event in JSON.
+    /// The event in a JSON form that only this crate reads.
     pub event: String,
-    /// The sequence number of the oldest event that the subscription keeps; older ones are removed.
+    /// The sequence number of the oldest event that the subscription still keeps. The store removes older events of the
+    /// subscription.
     pub oldest: u64,
 }
 
@@ -106,7 +109,7 @@ pub struct StoredEvent {
 pub(super) struct Journal {
     pub(super) store: Arc<dyn EventStore>,
     pending: Mutex<Pending>,
-    /// The number of the last row that is stored. A row is an event for one subscription; rows are numbered in the
+    /// The number of the last row that is stored. A row is one event for one subscription; rows are numbered in the
     /// order in which they were queued.
     stored: watch::Sender<u64>,
     runtime: Handle,
@@ -115,7 +118,7 @@ pub(super) struct Journal {
 #[derive(Default)]
 struct Pending {
     rows: Vec<Row>,
-    /// The number of the last row that was queued.
+    /// The number of the row that was queued last.
     newest: u64,
     is_writing: bool,
 }
@@ -133,7 +136,7 @@ impl Journal {
         Self { store, pending, stored, runtime: Handle::current() }
     }
 
-    /// Adds an event to the queue for a subscription, if the subscription's owner may see it.
+    /// Adds an event to the queue for a durable subscription, if the subscription's owner may see the event.
     pub(super) fn append(
         self: &Arc<Self>,
         hub: &Arc<Hub>,
@@ -145,7 +148,8 @@ impl Journal {
             let message = "too many events wait to be stored; publish more slowly";
             return Err(RpcError::new(ErrorCode::RESOURCE_EXHAUSTED, message));
         }
-        // Assign the number while holding the lock, so that events are stored in the order of their numbers.
+        // Assign the sequence number while the lock of the queue is held, so that events are stored in the order of
+        // their numbers.
         let Some((seq, oldest)) = subscription.number(hub, event) else { return Ok(()) };
         let (subscription, event) = (Arc::clone(subscription), Arc::clone(event));
         pending.rows.push(Row { subscription, seq, event, oldest });
@@ -163,7 +167,7 @@ impl Journal {
         (*self.stored.borrow() < pending.newest).then_some(pending.newest)
     }
 
-    /// Waits until a row is stored.
+    /// Waits until the row with a number is stored; fails after [`STORE_TIMEOUT`].
     pub(super) async fn wait_stored(&self, row: u64) -> Result<(), RpcError> {
         let mut stored = self.stored.subscribe();
         let waiting = stored.wait_for(|stored| *stored >= row);
@@ -201,7 +205,8 @@ impl Journal {
         Some((rows, last))
     }
 
-    /// Stores rows, and retries until that succeeds; returns `false` if the store was closed.
+    /// Stores rows, and retries until that succeeds. Returns `false` if the store was closed, so that no rows can be
+    /// stored any more.
     async fn write(&self, rows: &[Row]) -> bool {
         let mut backoff = Backoff::new(RETRY_DELAY, MAX_RETRY_DELAY);
         loop {

@@ -2,10 +2,10 @@
 
 use mgp_types::RpcError;
 
-/// The maximum length of a channel name or pattern.
+/// The maximum length of a channel name or pattern, in bytes.
 pub(super) const MAX_NAME: usize = 128;
 
-/// A channel, or all channels with a prefix.
+/// A pattern for channel names: it matches all channels, the channels with a prefix, or a single channel.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Pattern {
     /// All channels: `*`.
@@ -17,7 +17,7 @@ pub(super) enum Pattern {
 }
 
 impl Pattern {
-    /// Parses a pattern.
+    /// Parses a pattern that a client wrote.
     ///
     /// # Errors
     /// −32602 if the text is neither a channel name, nor `*`, nor a name followed by `.*`.
@@ -58,7 +58,8 @@ impl Pattern {
         }
     }
 
-    /// Parses patterns and removes those that another one covers, so that no channel matches two of them.
+    /// Parses the patterns of a subscription. Removes each pattern that another one covers, so that no channel matches
+    /// two patterns.
     pub(super) fn parse_all<S: AsRef<str>>(texts: &[S]) -> Result<Vec<Self>, RpcError> {
         let mut all =
             texts.iter().map(|text| Self::parse(text.as_ref())).collect::<Result<Vec<_>, _>>()?;
@@ -68,7 +69,7 @@ impl Pattern {
         Ok(kept.cloned().collect())
     }
 
-    /// Returns the pattern as clients write it.
+    /// Returns the pattern as text, in the form in which clients write it.
     pub(super) fn to_text(&self) -> String {
         match self {
             Self::All => "*".to_owned(),

@@ -1,4 +1,4 @@
-//! A durable subscription of this process, e.g. for a webhook.
+//! Reads the events of a durable subscription within this process, e.g. to deliver them to a webhook.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use super::subscription::Subscription;
 pub struct EventReader {
     hub: EventHub,
     subscription: Arc<Subscription>,
-    /// Keeps the subscription from being removed as unused.
+    /// The mark that a reader exists. While it exists, the subscription counts as used and is not removed.
     _in_use: Arc<()>,
 }
 
@@ -56,7 +56,8 @@ impl EventHub {
                 return Ok(EventReader::new(self, known));
             }
             self.unsubscribe(&principal, id.to_owned()).await;
-            // Read the last number only now: it no longer changes, because the subscription has ended.
+            // Read the number of the last event only now. It can no longer change, because `unsubscribe` has ended the
+            // subscription.
             last = Some(known.last_seq());
         }
         let cx = Context::new(Peer::none(), Scope::new(ScopeKind::Handle), principal);
@@ -91,7 +92,7 @@ impl EventReader {
         Self { hub: hub.clone(), subscription, _in_use: in_use }
     }
 
-    /// Waits for events after the reader's position, and returns up to `max` of them.
+    /// Waits for events after the reader's position (the last acknowledged event), and returns up to `max` of them.
     ///
     /// # Errors
     /// The error of the store if it fails.
@@ -140,7 +141,8 @@ impl EventReader {
         }
     }
 
-    /// Moves the reader's position behind an event, which is then not read again, even after a restart.
+    /// Moves the reader's position behind an event, which is then not read again, even after a restart. Does nothing if
+    /// the subscription has ended.
     ///
     /// # Errors
     /// The error of the store if it fails; the event might be read again after a restart in that case.
@@ -148,12 +150,14 @@ impl EventReader {
     /// # Cancel safety
     /// If the future is dropped, the event might be read again after a restart.
     pub async fn acknowledge(&self, seq: u64) -> Result<(), RpcError> {
-        self.subscription.set_cursor(seq);
         let Some(journal) = self.hub.0.journal.get() else { return Ok(()) };
-        Ok(journal.store.put(self.subscription.to_stored()).await?)
+        match self.subscription.put_cursor(seq, |moved| journal.store.put(moved)) {
+            Some(storing) => Ok(storing.await?),
+            None => Ok(()),
+        }
     }
 
-    /// Removes the reader together with its events.
+    /// Ends the reader's subscription, and removes its stored events.
     ///
     /// # Cancel safety
     /// If the future is dropped, the events might remain stored until they expire.

@@ -18,7 +18,7 @@ const MAX_RECENT_BYTES: usize = 8 * 1024 * 1024;
 
 /// The number of events in an answer if the caller sets no limit.
 const DEFAULT_LIMIT: u64 = 100;
-/// The maximum number of events in an answer.
+/// The maximum number of events in one answer.
 const MAX_LIMIT: u64 = 1_000;
 
 #[derive(Default)]
@@ -28,7 +28,7 @@ pub(super) struct RecentEvents(Mutex<Recent>);
 struct Recent {
     events: VecDeque<Arc<PublishedEvent>>,
     bytes: usize,
-    /// The sequence number of the newest event; the first event has 1.
+    /// The number of the newest event; events are numbered from 1 in the order in which they were published.
     newest: u64,
 }
 
@@ -89,7 +89,8 @@ impl RecentEvents {
     }
 }
 
-/// Returns an error for an unknown lowest severity; its rank would select wrong events.
+/// Returns an error if the lowest severity of a filter is unknown. Such a severity has the rank of `info`, so it would
+/// select events that the caller does not want.
 pub(super) fn check_severity(min: Option<&Severity>) -> Result<(), RpcError> {
     let Some(Severity::Other(word)) = min else { return Ok(()) };
     let word = mgp_types::clip(word, 64);

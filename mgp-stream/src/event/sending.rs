@@ -11,7 +11,8 @@ pub(super) struct SendingList<T>(Arc<Entries<T>>);
 
 struct Entries<T> {
     all: Mutex<Vec<Arc<T>>>,
-    /// The length of the list. It is atomic so that a call that ends need not take the lock to check it.
+    /// The length of the list. It is atomic, so that the frequent check whether the list is empty does not need the
+    /// lock.
     count: AtomicUsize,
 }
 
@@ -30,7 +31,7 @@ impl<T> SendingList<T> {
         if self.is_empty() { Vec::new() } else { self.0.all.lock().clone() }
     }
 
-    /// Adds an entry, which is removed when the guard is dropped.
+    /// Adds a subscription to the list. It is removed when the returned guard is dropped.
     pub(super) fn add(&self, entry: &Arc<T>) -> SendingGuard<T> {
         let mut all = self.0.all.lock();
         all.push(Arc::clone(entry));
@@ -39,7 +40,7 @@ impl<T> SendingList<T> {
     }
 }
 
-/// An entry of a [`SendingList`].
+/// The registration of a subscription in a [`SendingList`]; dropping it removes the subscription from the list.
 pub(super) struct SendingGuard<T> {
     entries: Arc<Entries<T>>,
     entry: Arc<T>,
@@ -55,7 +56,7 @@ impl<T> Drop for SendingGuard<T> {
     }
 }
 
-/// Starts a task on a runtime; in a model test, as a thread of the model instead.
+/// Starts a task on a runtime. In a model test, starts it as a thread of the model instead.
 pub(super) fn spawn(runtime: &Handle, task: impl Future<Output = ()> + Send + 'static) {
     #[cfg(test)]
     let Some(task) = crate::model::spawn(task) else { return };

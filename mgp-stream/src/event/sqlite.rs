@@ -14,13 +14,13 @@ const STEPS: &[&str] = &[
          stored_at INTEGER NOT NULL, PRIMARY KEY (subscription, seq)) WITHOUT ROWID",
 ];
 
-/// The time for which the database keeps events.
+/// The time after which an event is removed from the database.
 const MAX_AGE: Duration = Duration::from_hours(24 * 7);
 
 /// The time after which a durable subscription that is not used is removed.
 const MAX_UNUSED: Duration = Duration::from_hours(24 * 30);
 
-/// Subscriptions in a database that other parts of the program also use.
+/// An event store in a database that other parts of the program may also use.
 #[derive(Clone, Debug)]
 pub(super) struct SqliteEvents(Db);
 

@@ -21,7 +21,7 @@ use super::recent::check_severity;
 use super::sending::spawn;
 use super::subscription::{Subscription, Target};
 
-/// The maximum number of durable subscriptions of a principal, without those of readers in this process.
+/// The maximum number of durable subscriptions of one principal. Subscriptions of readers in this process do not count.
 const MAX_DURABLE: usize = 16;
 
 /// The maximum number of channels that one subscription request can name.
@@ -29,14 +29,15 @@ const MAX_REQUESTED: usize = 64;
 
 /// The number of replayed events in an answer if the caller sets no limit.
 const DEFAULT_REPLAY: u64 = 100;
-/// The maximum number of replayed events in an answer.
+/// The maximum number of replayed events in one answer.
 const MAX_REPLAY: u64 = 1_000;
 
-/// The maximum size of the events in the answer to a replay, in bytes, because the answer is one line on the wire. If
-/// events are left out, `has_more` is set.
+/// The maximum size of the events in one answer to a replay, in bytes; the limit exists because the answer is one line
+/// on the wire. If events are left out for it, `has_more` is set.
 const MAX_REPLAY_BYTES: usize = 512 * 1024;
 
-/// A stream on which the events of subscriptions are sent. When it is dropped, the subscriptions are detached from it.
+/// A stream to which subscriptions are attached, so that their events are sent on it. When this value is dropped, the
+/// subscriptions are detached from the stream.
 #[must_use = "subscriptions are detached when it is dropped"]
 pub struct AttachedEvents {
     key: CallKey,
@@ -47,7 +48,7 @@ pub struct AttachedEvents {
 mgp_types::opaque_debug!(AttachedEvents);
 
 impl AttachedEvents {
-    /// Starts to send the events.
+    /// Permits the hub to send the events of the attached subscriptions on the stream.
     pub fn start(&self) {
         self.is_open.send_replace(true);
     }
@@ -62,7 +63,7 @@ impl Drop for AttachedEvents {
 }
 
 impl EventHub {
-    /// Subscribes the caller of a request, or continues a subscription of the same principal.
+    /// Subscribes the caller of a request to channels, or continues an existing subscription of the same principal.
     pub(super) async fn subscribe(
         &self,
         cx: &Context,
@@ -75,8 +76,8 @@ impl EventHub {
                 Err(unknown) if params.channels.is_empty() || !self.0.is_free(id) => {
                     return Err(unknown);
                 }
-                // The id is well-formed but unknown, e.g. after a restart of the server: start the subscription again,
-                // with the same id and numbering.
+                // The id has a valid form but is unknown, e.g. after a restart of the server. Start a new subscription
+                // with the same id, whose numbers continue after `after_seq`.
                 Err(_) => {}
             }
         }
@@ -96,13 +97,13 @@ impl EventHub {
         let rank = min.map_or(0, Severity::rank);
         let subscription = Subscription::new(id.clone(), cx, patterns, rank, is_durable);
         let subscription = Arc::new(subscription.numbered_after(params.after_seq));
+        self.0.remove_expired(&cx.principal);
         if is_durable {
             self.check_durable(&cx.principal)?;
             self.store(&subscription).await?;
         }
         let (subscribed, unsupported) = {
             let mut table = self.0.table.write();
-            self.0.remove_expired(&mut table, &cx.principal);
             table.insert(&self.0.limits, &subscription)?;
             self.0.known_channels(&table, cx, &params.channels)?
         };
@@ -113,7 +114,7 @@ impl EventHub {
         Ok(result)
     }
 
-    /// Returns an error if a principal already has the maximum number of durable subscriptions.
+    /// Returns an error if a principal already has the maximum number of durable subscriptions that callers requested.
     fn check_durable(&self, principal: &Principal) -> Result<(), RpcError> {
         let is_own = |one: &&Arc<Subscription>| {
             one.is_durable && one.principal() == principal && one.id().starts_with(ID_PREFIX)
@@ -127,22 +128,23 @@ impl EventHub {
         Err(RpcError::new(ErrorCode::RESOURCE_EXHAUSTED, message))
     }
 
-    /// Stores a new durable subscription.
+    /// Stores a new durable subscription in the event store, unless the table has no room for it.
     pub(super) async fn store(&self, new: &Subscription) -> Result<(), RpcError> {
         let journal = self.0.journal.get().ok_or_else(|| {
             RpcError::invalid_params(
                 "this server keeps no events of absent subscribers; omit `durable`",
             )
         })?;
+        self.0.table.read().check_room(&self.0.limits, new)?;
         Ok(journal.store.put(new.to_stored()).await?)
     }
 
-    /// Stores that a durable subscription is used now, because the store removes subscriptions that are not used. A
-    /// failure is only logged, since it does not affect the subscription.
+    /// Stores that a durable subscription is in use, because the store removes subscriptions that are not used. If
+    /// storing fails, this is only logged, because the subscription itself is not affected.
     pub(super) fn note_use(&self, used: &Subscription) {
         let Some(journal) = self.0.journal.get().filter(|_| used.is_durable) else { return };
-        // An ended subscription must not be stored again after its removal from the store.
-        let Some(storing) = used.put_unless_ended(|used| journal.store.put(used)) else { return };
+        // If the subscription has ended, it was removed from the store, and must not be stored again.
+        let Some(storing) = used.put_use(|used| journal.store.put(used)) else { return };
         let id = used.id().to_owned();
         spawn(&Handle::current(), async move {
             if let Err(error) = storing.await {
@@ -151,7 +153,7 @@ impl EventHub {
         });
     }
 
-    /// Continues a subscription of the same principal on another connection.
+    /// Continues a subscription on the connection of the caller, who is the principal that requested it.
     fn resume(
         &self,
         cx: &Context,
@@ -172,8 +174,9 @@ impl EventHub {
         Ok(result)
     }
 
-    /// Starts to send events to a legacy client that negotiated them. Returns whether some of the events after `after`
-    /// are lost. A modern client opens a stream instead, and a client without MGP replays the events.
+    /// Starts to send the events of a subscription to a legacy client that negotiated events. Does nothing for other
+    /// clients: a modern client opens a stream instead, and a client without MGP replays the events. Returns whether
+    /// some of the events after `after` are lost.
     fn attach_session(
         &self,
         cx: &Context,
@@ -196,7 +199,7 @@ impl EventHub {
         subscription.attach(&self.0, target, after)
     }
 
-    /// Attaches subscriptions to the stream of a call. Their events are sent on it after
+    /// Attaches subscriptions to the stream that the call `cx` has opened. Their events are sent on the stream once
     /// [`start`](AttachedEvents::start) is called on the result. Each notification repeats `id`, the id of the stream.
     ///
     /// # Errors
@@ -244,7 +247,8 @@ impl EventHub {
         UnsubscribeResult::new(id, removed.is_some())
     }
 
-    /// Removes an ended subscription from the store, after its last events were stored.
+    /// Removes an ended subscription from the store. Waits for its last events to be stored before, because they would
+    /// otherwise be stored after the removal.
     async fn remove_stored(&self, journal: &Journal, id: &str) -> Result<(), RpcError> {
         let flushed = self.flush().await;
         journal.store.remove(id).await?;
@@ -299,8 +303,8 @@ impl EventHub {
     }
 }
 
-/// Returns an error if a request to continue a subscription contains other channels or another filter, because these
-/// cannot be changed.
+/// Returns an error if a request to continue a subscription names other channels or another filter. Both cannot be
+/// changed.
 fn check_same(known: &Subscription, params: &SubscribeEventsParams) -> Result<(), RpcError> {
     check_filter(params)?;
     let min = params.filter.as_ref().and_then(|filter| filter.min_severity.as_ref());
@@ -315,7 +319,8 @@ fn check_same(known: &Subscription, params: &SubscribeEventsParams) -> Result<()
     Err(RpcError::invalid_params(message))
 }
 
-/// Returns an error for unknown members of the filter; ignoring them would result in unwanted events.
+/// Returns an error if the filter has unknown members. If they were ignored, the subscriber would get events that it
+/// does not want.
 fn check_filter(params: &SubscribeEventsParams) -> Result<(), RpcError> {
     let Some(filter) = &params.filter else { return Ok(()) };
     if let Some((name, _)) = filter.extra.iter().next() {
@@ -328,7 +333,8 @@ fn check_filter(params: &SubscribeEventsParams) -> Result<(), RpcError> {
 }
 
 impl EventHub {
-    /// Ends a subscription when the scope to which it belongs ends.
+    /// Registers a function at a scope that ends the subscription when the scope ends. Does nothing if the subscription
+    /// does not belong to the scope.
     pub(super) fn end_with(&self, scope: &Scope, subscription: &Arc<Subscription>) {
         let id = scope.id();
         if subscription.binding.scope_id() != Some(id) {
@@ -343,7 +349,8 @@ impl EventHub {
         subscription.binding.set_guard(id, scope.on_end(end));
     }
 
-    /// Moves a subscription that ends with another connection or session to that of the caller.
+    /// Moves a subscription to the caller's connection or session, if it belongs to another one. It then ends with the
+    /// caller's connection or session.
     pub(super) fn bind_to_caller(
         &self,
         cx: &Context,
@@ -360,7 +367,7 @@ impl EventHub {
 }
 
 impl Hub {
-    /// Removes a subscription at the end of a scope, unless it was continued in another scope.
+    /// Removes a subscription because `scope` has ended, unless the subscription was continued in another scope.
     fn remove_of(&self, scope: ScopeId, subscription: &Arc<Subscription>) {
         let mut table = self.table.write();
         let is_bound = subscription.binding.scope_id() == Some(scope);

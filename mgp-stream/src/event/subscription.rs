@@ -33,31 +33,32 @@ use super::viewer::{has_ended_key, viewer};
 
 mod unused;
 
-/// The maximum number of events that a subscription stores in memory; if they are large, fewer are stored.
+/// The maximum number of events that a subscription which is not durable keeps in memory; if they are large, fewer are
+/// kept.
 pub(super) const MAX_KEPT: usize = 1_024;
 
-/// The maximum size of the events that a subscription stores in memory, in bytes.
+/// The maximum total size of the events that a subscription keeps in memory, in bytes.
 const MAX_KEPT_BYTES: usize = 8 * 1024 * 1024;
 
-/// The number of unsent events at which publishers start to wait for the subscriber.
+/// The number of unsent events of a subscription at which publishers start to wait for the subscriber.
 const HIGH_MARK: u64 = MAX_KEPT as u64 / 2;
 
-/// The maximum number of events that a durable subscription stores.
+/// The maximum number of events of a durable subscription that the store keeps.
 const MAX_STORED: usize = 10_000;
-/// The maximum size of the events that a durable subscription stores, in bytes.
+/// The maximum total size of the events of a durable subscription that the store keeps, in bytes.
 const MAX_STORED_BYTES: usize = 32 * 1024 * 1024;
 
-/// The highest sequence number after which a subscription can continue. It is half of 2^53, up to which JSON numbers
-/// are exact, so that the numbers of later events are exact, too.
+/// The highest sequence number after which a client can let a subscription continue. Numbers in JSON are exact only up
+/// to 2^53, so half of it leaves room for the numbers of later events.
 const MAX_BASE: u64 = 1 << 52;
 
-/// The delay before the store is read again after a failure.
+/// The delay before the sending task reads the store again after a failed read.
 const READ_DELAY: Duration = Duration::from_secs(1);
 
-/// The time for which a subscription without a connection is kept after its last use.
+/// The time for which a subscription that belongs to no connection or session is kept after its last use.
 pub(super) const LEASE: Duration = Duration::from_mins(5);
 
-/// The number of events that are taken from the queue for sending at a time.
+/// The maximum number of events that the sending task takes from the queue or the store at a time.
 const BATCH: usize = 64;
 
 pub(super) struct Subscription {
@@ -67,7 +68,7 @@ pub(super) struct Subscription {
     rank: u8,
     pub(super) binding: ScopeBinding,
     pub(super) is_durable: bool,
-    /// A token of which each reader of this process holds a clone.
+    /// A token of which each reader in this process holds a clone, so that the clones show whether a reader exists.
     pub(super) readers: Arc<()>,
     state: Mutex<SubscriptionState>,
     /// Notified when events of the subscription were sent.
@@ -76,47 +77,50 @@ pub(super) struct Subscription {
     pub(super) changed: Notify,
     /// Notified when the subscription has ended.
     ended: Notify,
-    /// A lock that a task holds while it sends an event.
+    /// A lock that the sending task holds while it sends an event, so that others can wait until no event is being
+    /// sent.
     sending: tokio::sync::Mutex<()>,
-    /// `true` while the subscriber reads nothing; publishers do not wait for it then.
+    /// `true` while the subscriber reads nothing. Publishers do not wait for such a subscriber, so events can be
+    /// dropped.
     is_stuck: AtomicBool,
 }
-
-/// The minimum interval at which the last use of a durable subscription is stored.
-const NOTE_INTERVAL: Duration = Duration::from_hours(1);
 
 struct SubscriptionState {
     kept: VecDeque<Arc<PublishedEvent>>,
     kept_bytes: usize,
-    /// The sizes of the stored events if the subscription is durable; `kept` is then empty.
+    /// The sizes of the events in the store if the subscription is durable; `kept` is then empty. Otherwise this list
+    /// is empty.
     sizes: VecDeque<u32>,
     /// The sequence number of the last event in the store, if the subscription is durable.
     stored: u64,
     next_seq: u64,
-    /// The sequence number just below that of the first event of the subscription.
+    /// The sequence number after which the subscription began: its first event has the next number.
     base: u64,
     /// The sequence number of the last event that was sent, dropped or acknowledged.
     cursor: u64,
-    /// The context of the subscriber, from which access to each event is decided.
+    /// The context of the subscriber, with which the access to each event is checked.
     viewer: Context,
     target: Option<Target>,
     is_sending: bool,
     is_ended: bool,
-    /// The time at which a subscription without a connection expires; `None` if it ends with its connection or session.
+    /// The time at which the subscription expires while no connection or stream is attached to it; `None` if it ends
+    /// with its connection or session.
     expires_at: Option<Instant>,
-    /// The time at which a use of the subscription was last stored, if it is durable.
+    /// The time at which the use of a durable subscription was last stored; `None` if it was not stored by this
+    /// process.
     noted_at: Option<Instant>,
 }
 
-/// The connection or stream to which events are sent.
+/// The connection or stream on which the events of a subscription are sent.
 #[derive(Clone)]
 pub(super) struct Target {
-    /// The key of the call to which the target belongs, so that a stream that ends detaches only its own target.
+    /// The key of the call that opened the stream. A stream that ends uses the key to detach only its own target, and
+    /// not a target that has replaced it.
     pub(super) key: CallKey,
     pub(super) cx: Context,
     /// The id of the stream that carries the notifications; `None` for a legacy session.
     pub(super) stream: Option<Payload>,
-    /// `true` once events are allowed to be sent to the target. If the sender of this value is dropped earlier, no
+    /// `true` once events are allowed to be sent to the target. If the sender of this channel is dropped before, no
     /// events are sent.
     pub(super) is_open: watch::Receiver<bool>,
     pub(super) runtime: Handle,
@@ -125,7 +129,7 @@ pub(super) struct Target {
 /// A target, the events to send to it with their sequence numbers, and how many events were dropped before them.
 type Batch = (Target, Vec<(u64, Arc<PublishedEvent>)>, u64);
 
-/// The events that a replay returns, and whether there are more or some are lost.
+/// The events that a replay returns, whether there are more of them, and whether some are lost.
 pub(super) struct Replayed {
     pub(super) events: Vec<(u64, Arc<PublishedEvent>)>,
     pub(super) has_more: bool,
@@ -174,7 +178,8 @@ impl Subscription {
         }
     }
 
-    /// Makes the sequence numbers continue after `seq`, for a subscription that began in another process.
+    /// Makes the sequence numbers of a new subscription continue after `seq`, because an earlier subscription with the
+    /// same id has used the numbers up to it.
     pub(super) fn numbered_after(mut self, seq: Option<u64>) -> Self {
         let state = self.state.get_mut();
         state.base = seq.unwrap_or(0).min(MAX_BASE);
@@ -182,7 +187,7 @@ impl Subscription {
         self
     }
 
-    /// Creates a subscription as it was stored, without a target.
+    /// Restores a durable subscription from its stored form; no connection or stream is attached to it yet.
     pub(super) fn from_stored(stored: &StoredSubscription) -> Result<Self, RpcError> {
         let (principal, patterns, rank) = Terms::read(&stored.terms)?;
         let cx = Context::new(Peer::none(), Scope::new(ScopeKind::Handle), principal);
@@ -197,19 +202,6 @@ impl Subscription {
 
     pub(super) fn to_stored(&self) -> StoredSubscription {
         self.stored_form(&self.state.lock())
-    }
-
-    /// Passes the subscription to `put`, unless it has ended or was put recently. It cannot end before `put` returns.
-    pub(super) fn put_unless_ended<T>(
-        &self,
-        put: impl FnOnce(StoredSubscription) -> T,
-    ) -> Option<T> {
-        let mut state = self.state.lock();
-        if state.is_ended || state.noted_at.is_some_and(|at| at.elapsed() < NOTE_INTERVAL) {
-            return None;
-        }
-        state.noted_at = Some(Instant::now());
-        Some(put(self.stored_form(&state)))
     }
 
     fn stored_form(&self, state: &SubscriptionState) -> StoredSubscription {
@@ -248,12 +240,13 @@ impl Subscription {
         state.target.is_none() && state.expires_at.is_some_and(|at| at <= now)
     }
 
-    /// Returns whether the subscriber may see events with this subject.
+    /// Returns whether the subscriber may see events that relate to this server, tool and principal.
     pub(super) fn may_see(&self, hub: &Hub, subject: &EventSubject) -> bool {
         hub.sees(&self.state.lock().viewer, subject)
     }
 
-    /// Adds an event, if the subscriber may see it. Returns whether too many events wait for the subscriber.
+    /// Adds an event to the queue, if the subscriber may see it. Returns whether so many events are unsent that
+    /// publishers should wait for the subscriber.
     pub(super) fn push(self: &Arc<Self>, hub: &Arc<Hub>, event: &Arc<PublishedEvent>) -> bool {
         let mut state = self.state.lock();
         if state.is_ended || !hub.sees(&state.viewer, &event.draft.subject) {
@@ -274,8 +267,8 @@ impl Subscription {
             && !self.is_stuck.load(Ordering::Relaxed)
     }
 
-    /// Assigns a sequence number to an event of a durable subscription, if the subscriber may see the event. Also
-    /// returns the sequence number of the oldest event to keep.
+    /// Assigns the next sequence number to an event of a durable subscription, if the subscriber may see the event.
+    /// Returns this number and that of the oldest event that the store must keep.
     pub(super) fn number(&self, hub: &Hub, event: &PublishedEvent) -> Option<(u64, u64)> {
         let mut state = self.state.lock();
         if state.is_ended || !hub.sees(&state.viewer, &event.draft.subject) {
@@ -292,7 +285,7 @@ impl Subscription {
         Some((state.next_seq - 1, state.first()))
     }
 
-    /// Records that an event is stored, so that it can be sent.
+    /// Records that the store contains the event with number `seq`, so that the event can be sent or read.
     pub(super) fn stored(self: &Arc<Self>, hub: &Arc<Hub>, seq: u64) {
         let mut state = self.state.lock();
         state.stored = state.stored.max(seq);
@@ -309,8 +302,8 @@ impl Subscription {
         spawn(&runtime, Arc::clone(self).send_all(Arc::clone(hub), sending));
     }
 
-    /// Waits until the subscriber has room for more events. If it has none at `deadline`, the subscriber counts as
-    /// stuck.
+    /// Waits until the subscriber has room for more events. If it still has none at `deadline`, marks the subscriber as
+    /// one that reads nothing.
     pub(super) async fn wait_for_room(&self, deadline: Instant) {
         loop {
             let sent = self.sent.notified();
@@ -326,8 +319,8 @@ impl Subscription {
         }
     }
 
-    /// Waits until the events so far are sent to a subscriber on this connection or session. Stops waiting if no event
-    /// was sent for the time `pause`.
+    /// Waits until the events so far are sent, if the subscriber uses the connection or session `scope`. Stops waiting
+    /// if no event was sent for the time `pause`.
     pub(super) async fn wait_sent(&self, scope: ScopeId, pause: Duration) {
         let last = {
             let state = self.state.lock();
@@ -361,7 +354,7 @@ impl Subscription {
             && !self.is_stuck.load(Ordering::Relaxed)
     }
 
-    /// Sends the stored events until there are none left, or until there is no target.
+    /// Sends the unsent events until there are none left, or until no connection or stream is attached.
     async fn send_all(self: Arc<Self>, hub: Arc<Hub>, _sending: SendingGuard<Self>) {
         loop {
             let taken =
@@ -372,7 +365,8 @@ impl Subscription {
             }
             for (seq, event) in batch {
                 if !self.send(&hub, &target, seq, &event, dropped).await {
-                    // The target has ended; another one may have replaced it, which the next round of the loop finds.
+                    // The target has ended or was replaced. The next iteration of the loop takes the current target, if
+                    // there is one.
                     break;
                 }
                 dropped = 0;
@@ -384,7 +378,8 @@ impl Subscription {
     }
 
     /// Sends an event, unless the subscriber may no longer see it. Returns `false` if the subscription has ended, or if
-    /// the target was replaced, has disconnected or has lost its key.
+    /// the target must not be used any more: it was replaced, has disconnected, or its API key has expired or was
+    /// revoked.
     async fn send(
         &self,
         hub: &Hub,
@@ -405,7 +400,7 @@ impl Subscription {
                 return false;
             }
             state.cursor = state.cursor.max(seq);
-            // Access may have been revoked since the event was published.
+            // Check access again: it may have been revoked since the event was published.
             if !hub.sees(&state.viewer, &event.draft.subject) {
                 return true;
             }
@@ -437,7 +432,8 @@ impl Subscription {
         peer.send(call).await.map(drop)
     }
 
-    /// Reads the next events from the store. If there are none, the sending task must end.
+    /// Reads the next unsent events from the store. Returns `None` if there are none or no target is attached; the
+    /// sending task then ends.
     async fn take_stored(&self, hub: &Hub) -> Option<Batch> {
         loop {
             let (target, after, stored) = {
@@ -483,14 +479,8 @@ impl Subscription {
         let mut events = hub.read_stored(&self.id, after, stored, limit + 1).await?;
         let has_more = events.len() > limit;
         events.truncate(limit);
-        let truncated = first > after + 1 && after < stored;
+        let truncated = after < stored && first > after + 1;
         Ok(Replayed { events, has_more, truncated })
-    }
-
-    /// Sets the sequence number of the last event that a reader in this process has acknowledged.
-    pub(super) fn set_cursor(&self, seq: u64) {
-        let mut state = self.state.lock();
-        state.cursor = state.cursor.max(seq);
     }
 
     /// Returns the sequence numbers of the oldest kept event, of the last sent or acknowledged one, and of the last
@@ -500,12 +490,13 @@ impl Subscription {
         (state.first(), state.cursor, state.stored)
     }
 
-    /// Returns the sequence number of the last event.
+    /// Returns the sequence number that was assigned last to an event of the subscription.
     pub(super) fn last_seq(&self) -> u64 {
         self.state.lock().next_seq - 1
     }
 
-    /// Takes the next events from the queue. If there are none, the sending task must end.
+    /// Takes the next unsent events from the queue. Returns `None` if there are none or no target is attached; the
+    /// sending task then ends.
     fn take_batch(&self) -> Option<Batch> {
         let mut state = self.state.lock();
         let (mut events, dropped) = state.after(state.cursor, BATCH);
@@ -530,8 +521,8 @@ impl Subscription {
         Replayed { events, has_more, truncated: dropped > 0 }
     }
 
-    /// Starts to send the events after the sequence number `after` to a target, which replaces an earlier target.
-    /// Returns whether some of these events are lost.
+    /// Starts to send the events after the sequence number `after` to a target, which replaces the current one. Without
+    /// `after`, continues after the last event that was sent. Returns whether some of these events are lost.
     pub(super) fn attach(
         self: &Arc<Self>,
         hub: &Arc<Hub>,
@@ -549,12 +540,12 @@ impl Subscription {
         is_truncated
     }
 
-    /// Postpones the expiry of the subscription, because it is used.
+    /// Postpones the time at which the subscription expires, because it is used now.
     pub(super) fn renew(&self) {
         self.state.lock().renew();
     }
 
-    /// Detaches a target, if it is still the current one.
+    /// Detaches the target with this key, unless another target has replaced it.
     pub(super) fn detach(&self, key: CallKey) {
         let mut state = self.state.lock();
         if state.target.as_ref().is_some_and(|target| target.key == key) {
@@ -573,7 +564,7 @@ impl Subscription {
         self.sent.notify_waiters();
     }
 
-    /// Waits until no event is being sent.
+    /// Waits until no event of the subscription is being sent.
     pub(super) async fn wait_idle(&self) {
         drop(self.sending.lock().await);
     }
@@ -592,6 +583,8 @@ impl SubscriptionState {
     /// Returns up to `max` stored events after the sequence number `seq`, and how many events before them are lost.
     fn after(&self, seq: u64, max: usize) -> (Vec<(u64, Arc<PublishedEvent>)>, u64) {
         let first = self.first();
+        // A caller chooses the number freely, so it can be larger than any number that was assigned.
+        let seq = seq.min(self.next_seq - 1);
         let from = (seq + 1).max(first);
         let skip = usize::try_from(from - first).unwrap_or(usize::MAX);
         let events = (from..).zip(self.kept.iter().skip(skip).cloned());

@@ -9,10 +9,10 @@ use mgp_types::service::{Principal, ScopeId, ServerId};
 use mgp_types::{ErrorCode, RpcError};
 
 use super::EventLimits;
-use super::pattern::Pattern;
+use super::pattern::{Pattern, is_name};
 use super::subscription::Subscription;
 
-/// The maximum number of channels that the table knows.
+/// The maximum number of channels that the table stores, of all servers together.
 const MAX_CHANNELS: usize = 65_536;
 
 /// The maximum number of known channels per server, so that one server cannot displace the channels of others.
@@ -21,7 +21,7 @@ const MAX_CHANNELS_OF_SERVER: usize = 512;
 /// The number of severity levels.
 const RANKS: usize = 3;
 
-/// The subscriptions that share a pattern, grouped by their minimum severity.
+/// The subscriptions with the same pattern, in one list for each minimum severity.
 type Buckets = [Vec<Arc<Subscription>>; RANKS];
 
 /// The names of channels, with their descriptions.
@@ -34,14 +34,14 @@ pub(super) struct Table {
     /// The known channels of the servers behind this one.
     forwarded_channels: BTreeMap<ServerId, Channels>,
     by_id: HashMap<String, Arc<Subscription>, RandomState>,
-    /// The subscriptions by their pattern: `*`, a prefix that ends with a dot, or the name of a channel.
+    /// The subscriptions by each of their patterns: `*`, a prefix that ends with a dot, or the name of a channel.
     index: HashMap<String, Buckets, RandomState>,
     per_scope: HashMap<ScopeId, usize, RandomState>,
     per_principal: HashMap<Principal, usize, RandomState>,
 }
 
 impl Table {
-    /// Returns the known channels by server; `None` is this server itself.
+    /// Returns the known channels of each server; `None` as the server means this server itself.
     pub(super) fn channels(&self) -> impl Iterator<Item = (Option<&ServerId>, &Channels)> {
         let forwarded = self.forwarded_channels.iter().map(|(server, names)| (Some(server), names));
         [(None, &self.own_channels)].into_iter().chain(forwarded)
@@ -55,14 +55,17 @@ impl Table {
         channels.is_some_and(|channels| channels.contains_key(name))
     }
 
-    /// Adds a channel, unless the table or the channel's server has too many channels. If the channel is known,
-    /// replaces its description.
+    /// Adds a channel, unless its name is not valid, or the table or the channel's server has too many channels. If the
+    /// channel is known, replaces its description.
     pub(super) fn add_channel(
         &mut self,
         server: Option<&ServerId>,
         name: String,
         description: Option<String>,
     ) {
+        if !is_name(&name) {
+            return;
+        }
         let is_full = self.channels().map(|(_, names)| names.len()).sum::<usize>() >= MAX_CHANNELS;
         let channels = match server {
             None => &mut self.own_channels,
@@ -90,8 +93,8 @@ impl Table {
         self.by_id.len()
     }
 
-    /// Calls a function with each subscription that matches a channel and a severity. No subscription is visited twice,
-    /// because the patterns of a subscription do not overlap.
+    /// Calls `visit` with each subscription that matches a channel and a severity. No subscription is visited twice,
+    /// because at most one pattern of a subscription matches a channel.
     pub(super) fn each_match(
         &self,
         channel: &str,
@@ -110,43 +113,59 @@ impl Table {
         }
     }
 
-    /// Adds a subscription, unless its principal, its scope or the table already has the maximum number.
-    pub(super) fn insert(
-        &mut self,
+    /// Returns an error if a subscription cannot be added: its id is used already, or the maximum number is reached for
+    /// its principal, for its scope or for the whole table.
+    pub(super) fn check_room(
+        &self,
         limits: &EventLimits,
-        subscription: &Arc<Subscription>,
+        subscription: &Subscription,
     ) -> Result<(), RpcError> {
+        if self.by_id.contains_key(subscription.id()) {
+            let message = "there is a subscription with this id already";
+            return Err(RpcError::new(ErrorCode::RESOURCE_EXHAUSTED, message));
+        }
         let used = |count: Option<&usize>| count.copied().unwrap_or_default();
         let scope = subscription.binding.scope_id();
         let of_scope = scope.map_or(0, |scope| used(self.per_scope.get(&scope)));
         let of_principal = used(self.per_principal.get(subscription.principal()));
-        let refusal = if self.by_id.contains_key(subscription.id()) {
-            "this subscription exists".to_owned()
-        } else if of_scope >= limits.per_scope {
+        let refusal = if of_scope >= limits.per_scope {
             too_many_of_scope(limits)
         } else if of_principal >= limits.per_principal {
             format!("a caller may have {} subscriptions to events", limits.per_principal)
         } else if self.by_id.len() >= limits.total {
             "there are too many subscriptions to events".to_owned()
         } else {
-            if let Some(scope) = scope {
-                *self.per_scope.entry(scope).or_default() += 1;
-            }
-            *self.per_principal.entry(subscription.principal().clone()).or_default() += 1;
-            self.by_id.insert(subscription.id().to_owned(), Arc::clone(subscription));
-            self.add_to_index(subscription);
             return Ok(());
         };
         Err(exhausted(&refusal))
     }
 
-    /// Returns whether the table contains this subscription, and not only another one with its id.
+    /// Adds a subscription to the table.
+    ///
+    /// # Errors
+    /// The error of [`check_room`](Self::check_room).
+    pub(super) fn insert(
+        &mut self,
+        limits: &EventLimits,
+        subscription: &Arc<Subscription>,
+    ) -> Result<(), RpcError> {
+        self.check_room(limits, subscription)?;
+        if let Some(scope) = subscription.binding.scope_id() {
+            *self.per_scope.entry(scope).or_default() += 1;
+        }
+        *self.per_principal.entry(subscription.principal().clone()).or_default() += 1;
+        self.by_id.insert(subscription.id().to_owned(), Arc::clone(subscription));
+        self.add_to_index(subscription);
+        Ok(())
+    }
+
+    /// Returns whether the table contains this very subscription. Another subscription with the same id does not count.
     pub(super) fn has(&self, subscription: &Arc<Subscription>) -> bool {
         self.get(subscription.id()).is_some_and(|known| Arc::ptr_eq(known, subscription))
     }
 
-    /// Counts a subscription for another connection or session, unless that one already has the maximum number. Changes
-    /// nothing if the subscription has ended or has no scope.
+    /// Counts a subscription as one of the connection or session `scope` instead of the one to which it belonged. Fails
+    /// if `scope` already has the maximum number. Changes nothing if the subscription has ended or belongs to no scope.
     pub(super) fn rebind(
         &mut self,
         limits: &EventLimits,

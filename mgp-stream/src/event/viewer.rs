@@ -1,14 +1,15 @@
-//! The context of a subscriber, from which access to each event is decided.
+//! The context of a subscriber, with which the access to each event is checked.
 
 use std::sync::Arc;
 
 use mgp_types::service::{Context, CredentialGrant, ScopeKind};
 
-/// Returns the part of a call's context from which access is decided.
+/// Returns the part of a call's context that is needed to check the access to events later.
 ///
-/// On a connection, the grant ends with the credentials of the call. Elsewhere it does not, because events must not be
-/// lost until the client has renewed its token; events are then sent only as long as the credentials of the stream are
-/// valid.
+/// For a connection, the copy contains the credentials of the call: when they expire, the subscriber loses access to
+/// further events. For any other scope, the permissions are copied without the expiry. Otherwise events would be lost
+/// until the client has renewed its token. The hub then keeps the events, and sends them only while the credentials of
+/// the client's stream are valid.
 pub(super) fn viewer(cx: &Context) -> Context {
     let mut viewer = Context::new(cx.peer.clone(), cx.scope.clone(), cx.principal.clone());
     viewer.caller = Arc::clone(&cx.caller);
@@ -23,8 +24,8 @@ pub(super) fn viewer(cx: &Context) -> Context {
     viewer
 }
 
-/// Returns whether the API key of a call has expired or was revoked. A key that replaces it may permit less, so the
-/// client must continue the subscription with that key.
+/// Returns whether the API key of a call has expired or was revoked. A new key may permit less, so the client must
+/// continue the subscription with the new key.
 pub(super) fn has_ended_key(cx: &Context) -> bool {
     let grant = cx.extensions.get::<CredentialGrant>();
     grant.is_some_and(|grant| grant.key().is_some() && !grant.is_valid())

@@ -33,7 +33,7 @@ impl Link for Waiting {
     }
 }
 
-/// An outlet that accepts only three chunks.
+/// A queue for a call's partial results that has room for only three chunks.
 #[derive(Default)]
 struct SmallInbox(Mutex<Vec<String>>);
 
@@ -61,7 +61,7 @@ async fn read(link: Arc<Waiting>, indices: [u64; 2]) {
     }
 }
 
-/// The caller gets the first chunks, in order and without a gap; all others that arrive count as dropped.
+/// The caller gets the first chunks, in order and without a gap. All other chunks that arrive are counted as dropped.
 #[test]
 fn two_streams_of_chunks_against_the_end_of_their_call() {
     explore(ORDERS, || {

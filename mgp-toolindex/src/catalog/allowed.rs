@@ -30,7 +30,8 @@ pub trait Allowed: Send + Sync {
     /// Returns whether the caller is allowed to call the tool.
     fn allows(&self, server: &str, tool: &str) -> bool;
 
-    /// Returns a key under which the index caches the decisions about all tools for a second.
+    /// Returns a key under which the index may cache, for a second, the decisions of [`allows`](Self::allows) about all
+    /// tools.
     ///
     /// If this returns `None`, nothing is cached, and each search decides about every tool that passes the filter; this
     /// is fast enough for some thousand tools.
@@ -38,23 +39,24 @@ pub trait Allowed: Send + Sync {
         None
     }
 
-    /// Returns whether the caller is allowed to find all tools, or only those that [`allows`](Self::allows) permits.
+    /// Returns which tools the caller is allowed to find: all of them, or only those that [`allows`](Self::allows)
+    /// permits.
     fn extent(&self) -> Extent {
         Extent::Some
     }
 }
 
-/// The part of all tools that a caller is allowed to find: all of them, or only some.
+/// The tools that a caller is allowed to find: all of them, or only some.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Extent {
-    /// All tools; no tool is checked.
+    /// All tools; [`Allowed::allows`] is not called.
     All,
-    /// The tools that [`Allowed::allows`] allows.
+    /// Only the tools for which [`Allowed::allows`] returns `true`.
     Some,
 }
 
-/// The key under which the decisions about one caller are cached.
+/// The key under which the index caches which tools one caller is allowed to call.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct AllowedKey {
     caller: String,

@@ -16,7 +16,7 @@ impl Bitmap {
         Self { words: vec![0; len.div_ceil(BITS)] }
     }
 
-    /// Adds a slot, and grows if necessary.
+    /// Adds a slot to the set, which grows if necessary.
     pub(crate) fn set(&mut self, slot: Slot) {
         let (word, bit) = place(slot);
         if word >= self.words.len() {
@@ -38,7 +38,7 @@ impl Bitmap {
         self.words.get(word).is_some_and(|word| word & bit != 0)
     }
 
-    /// Returns the slots in order.
+    /// Returns the slots in the set, in ascending order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = Slot> + '_ {
         (0u32..).zip(&self.words).flat_map(|(at, word)| Ones(*word).map(move |bit| at * 64 + bit))
     }
@@ -61,12 +61,12 @@ impl Bitmap {
         self.words.iter_mut().zip(&other.words).for_each(|(word, other)| *word |= other);
     }
 
-    /// Returns the bits, 64 slots per word.
+    /// Returns the words of the set, each with the bits of 64 slots.
     pub(crate) fn words(&self) -> &[u64] {
         &self.words
     }
 
-    /// Returns the bits mutably, so that the caller can write 64 slots at once.
+    /// Returns the words of the set mutably, so that the caller can write 64 slots at once.
     pub(crate) fn words_mut(&mut self) -> &mut [u64] {
         &mut self.words
     }

@@ -18,10 +18,10 @@ pub(crate) const MAX_SERVER_ID_BYTES: usize = 512;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Catalog {
     tools: ChunkedList<Option<Record>>,
-    /// The slots of the tools, by their names as [`fold_name`] converts them.
+    /// The slots of the tools, by the hashes of their names as [`fold_name`] converts them.
     names: NameIndex,
     servers: ChunkedList<Option<Arc<ServerRecord>>>,
-    /// The numbers of the servers, by id.
+    /// The numbers of the servers, by the hashes of their ids.
     ids: NameIndex,
     hasher: RandomState,
     len: usize,
@@ -29,7 +29,7 @@ pub(crate) struct Catalog {
     bytes: u64,
 }
 
-/// A tool, stored with the values that filters test, so that a filter need not access the entry itself.
+/// A tool in a slot, with the values that filters test, so that most filters need not access the entry itself.
 #[derive(Clone, Debug)]
 pub(crate) struct Record {
     pub(crate) entry: Arc<Entry>,
@@ -84,7 +84,7 @@ impl Catalog {
         self.tools.iter().filter_map(|(slot, record)| Some((slot, record.as_ref()?)))
     }
 
-    /// Returns all tools in chunks, each with its first slot and the generation of its last change.
+    /// Returns all slots in chunks; each chunk has its first slot, and the generation of the index at its last change.
     pub(crate) fn pieces(&self) -> impl Iterator<Item = (Slot, u64, &[Option<Record>])> {
         self.tools.pieces()
     }
@@ -111,13 +111,14 @@ impl Catalog {
         server.map_or(&[], |server| &server.slots)
     }
 
-    /// Returns the tools with exactly this name, sorted by slot.
+    /// Returns the slots of the tools with exactly this name, in ascending order.
     pub(crate) fn by_name<'a>(&'a self, name: &'a str) -> impl Iterator<Item = Slot> + 'a {
         let alike = self.names.get(self.name_hash(name));
         alike.filter(move |slot| self.entry(*slot).is_some_and(|entry| entry.name() == name))
     }
 
-    /// Returns the tools whose names have the same letters and digits as `name`: `readFile` finds `read_file`.
+    /// Returns the slots of the tools whose names have the same letters and digits as `name`: `readFile` finds
+    /// `read_file`.
     pub(crate) fn by_folded<'a>(&'a self, name: &str) -> impl Iterator<Item = Slot> + 'a {
         let folded = fold_name(name);
         let alike = self.names.get(self.hasher.hash_one(&*folded));
@@ -132,8 +133,8 @@ impl Catalog {
         self.by_name(name).find(|slot| self.server_of(*slot) == Some(number))
     }
 
-    /// Returns the tools with this id, `server.name`. Usually there is at most one, but dots in server ids and names
-    /// can make two ids equal.
+    /// Returns the slots of the tools with the id `id`, which has the form `server.name`. Usually there is at most one
+    /// such tool, but dots in ids of servers and names of tools can make two ids equal.
     pub(crate) fn by_tool_id<'a>(&'a self, id: &'a str) -> impl Iterator<Item = Slot> + 'a {
         let dots =
             id.match_indices('.').map(|(at, _)| at).take_while(|at| *at <= MAX_SERVER_ID_BYTES);
@@ -166,8 +167,8 @@ impl Catalog {
         self.tools.set(slot, None, generation);
     }
 
-    /// Inserts a server, in place of the server with the same number. If the state of the server differs, its tools
-    /// count as changed.
+    /// Inserts a server, in place of the server with the same number. If its connection state differs, its tools count
+    /// as changed.
     pub(crate) fn insert_server(&mut self, registered: ServerRecord, generation: u64) {
         let number = registered.server.number;
         match self.server(number).map(|before| before.state == registered.state) {
@@ -199,7 +200,7 @@ impl Catalog {
     }
 }
 
-/// Returns a number for a risk; a higher number means a higher risk.
+/// Returns a number for a risk level; a higher number means a higher risk.
 pub(crate) fn rank(risk: &RiskLevel) -> u8 {
     match risk {
         RiskLevel::Safe => 0,

@@ -1,4 +1,5 @@
-//! Categories: as given, or derived from the texts of a tool (MGP §16.4).
+//! The categories of tools: those that the caller of the index gave, or one derived from the texts of a tool (MGP
+//! §16.4).
 
 use std::sync::LazyLock;
 
@@ -18,11 +19,11 @@ const MAX_LEVEL_BYTES: usize = 48;
 /// The maximum number of categories of a tool.
 pub(crate) const MAX_CATEGORIES: usize = 16;
 
-/// The score of each word of a tool's name when the tool's category is derived.
+/// The score that a subject gets for each of its words in the name of a tool, when the tool's category is derived.
 const NAME_WORD: u32 = 6;
-/// The score of each word of the tool's server.
+/// The score that a subject gets for each of its words in the texts of the tool's server.
 const SERVER_WORD: u32 = 3;
-/// The score of each word of the tool's description.
+/// The score that a subject gets for each of its words in the tool's description.
 const DESCRIPTION_WORD: u32 = 2;
 
 /// The category of a tool whose words suggest no category.
@@ -74,15 +75,15 @@ pub(crate) fn derive<'a>(
     server: impl IntoIterator<Item = &'a str>,
 ) -> String {
     let mut scores = [0u32; SUBJECTS.len()];
-    let mut speak = |words: &mut dyn Iterator<Item = &'a str>, score: u32| {
+    let mut add_scores = |words: &mut dyn Iterator<Item = &'a str>, score: u32| {
         let about = words.filter_map(|word| SUBJECT_BY_WORD.get(word));
         about.for_each(|about| scores[*about] += score);
     };
-    speak(&mut name.iter().copied(), NAME_WORD);
-    speak(&mut server.into_iter(), SERVER_WORD);
-    speak(&mut description.into_iter(), DESCRIPTION_WORD);
-    // `max_by_key` returns the last maximum, so the order is reversed: among subjects with equal scores the first one
-    // wins, which is the more common one.
+    add_scores(&mut name.iter().copied(), NAME_WORD);
+    add_scores(&mut server.into_iter(), SERVER_WORD);
+    add_scores(&mut description.into_iter(), DESCRIPTION_WORD);
+    // Among subjects with equal scores, the first one should win, because it is the more common one. `max_by_key`
+    // returns the last maximum, so the order is reversed.
     let best = (0..SUBJECTS.len()).rev().max_by_key(|at| scores[*at]);
     let Some(best) = best.filter(|best| scores[*best] > DESCRIPTION_WORD) else {
         return UNCATEGORISED.to_owned();
@@ -97,14 +98,14 @@ pub(crate) fn derive<'a>(
     }
 }
 
-/// The index into `SUBJECTS` by word.
+/// The index of the subject in `SUBJECTS`, by each of its words.
 static SUBJECT_BY_WORD: LazyLock<FxHashMap<&str, usize>> = LazyLock::new(|| {
     let words = SUBJECTS.iter().enumerate().rev();
     words.flat_map(|(at, (_, words))| words.iter().map(move |word| (*word, at))).collect()
 });
 
-/// Returns whether a category is the wanted one or lies within it. A wanted name without a separator also matches a
-/// lower level of the category.
+/// Returns whether a category is the wanted one, or lies within it. A wanted name without a separator also matches if
+/// it is the name of a lower level.
 pub(crate) fn is_in(category: &str, wanted: &str) -> bool {
     let below = |rest: &str| rest.is_empty() || rest.starts_with(SEPARATOR);
     category.strip_prefix(wanted).is_some_and(below)

@@ -25,7 +25,8 @@ pub(crate) struct CategoryNode {
 }
 
 impl CategoryTree {
-    /// Returns whether a filter for a category, which can be only the name of a level, fits one of the categories.
+    /// Returns whether at least one category of the tree matches a filter. The filter is the full name of a category,
+    /// or only the name of one level.
     pub(crate) fn has(&self, wanted: &str) -> bool {
         fn any(nodes: &[CategoryNode], wanted: &str) -> bool {
             nodes.iter().any(|node| is_in(&node.path, wanted) || any(&node.below, wanted))

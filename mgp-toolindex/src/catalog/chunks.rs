@@ -1,9 +1,8 @@
-//! A list that is cheap to clone: unchanged parts are shared (MGP §16.4).
+//! A list that is cheap to clone, because its clones share all chunks that were not changed (MGP §16.4).
 
 use std::sync::Arc;
 
-/// The number of items in a chunk. It is a multiple of 64, so that chunks and words of bitmaps end at the same
-/// positions.
+/// The number of items in a chunk. It is a multiple of 64, so that each chunk corresponds to whole words of a bitmap.
 pub(crate) const CHUNK_LEN: usize = 1024;
 
 /// A list in chunks that clones share.
@@ -49,7 +48,7 @@ impl<T: Clone + Default> ChunkedList<T> {
         chunk.changed = generation;
     }
 
-    /// Marks the chunk of an item as changed.
+    /// Records that the chunk of an item changed in this generation of the index.
     pub(crate) fn touch(&mut self, at: u32, generation: u64) {
         if let Some(chunk) = self.chunks.get_mut(at as usize / CHUNK_LEN) {
             chunk.changed = generation;

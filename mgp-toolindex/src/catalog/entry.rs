@@ -26,7 +26,7 @@ pub(crate) struct Server {
     pub(crate) categories: Labels,
 }
 
-/// A text of a definition, stored as a position if the definition contains it without escapes.
+/// A text of a definition. It is stored as a position in the definition, if the definition contains it without escapes.
 #[derive(Debug)]
 pub(crate) enum Text {
     /// The position and length of the text in the definition, in bytes.
@@ -47,8 +47,8 @@ pub(crate) struct Entry {
     pub(crate) categories: Labels,
     pub(crate) keywords: Labels,
     pub(crate) hash: [u8; 16],
-    /// The token count of the definition, exact if the bit [`EXACT`] is set and otherwise an upper bound; zero if not
-    /// computed yet.
+    /// The token count of the definition; zero if not computed yet. It is exact if the bit [`EXACT`] is set, and
+    /// otherwise an upper bound.
     pub(crate) tokens: AtomicU32,
 }
 
@@ -116,7 +116,7 @@ impl Entry {
             return known & !EXACT;
         }
         let bound = tokens::max_tokens_of_definition(&self.definition) & !EXACT;
-        // If an exact count was stored in the meantime, keep it.
+        // If another thread stored a count in the meantime, keep that count, which might be exact.
         match self.tokens.compare_exchange(0, bound, Ordering::Relaxed, Ordering::Relaxed) {
             Ok(_) => bound,
             Err(known) => known & !EXACT,

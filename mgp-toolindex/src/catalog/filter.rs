@@ -21,11 +21,13 @@ pub(crate) fn cost_hints(definition: &str) -> CostHints {
         .map_or_else(|_| CostHints::default(), |tool| CostHints::of(&tool))
 }
 
-/// A filter prepared for a catalogue. It does not check input and output types, because the keyword index does that.
+/// A filter that is prepared for testing the tools of a catalogue. It ignores the input and output types of the filter,
+/// because the keyword index tests those.
 pub(crate) struct FilterTest<'a> {
     catalog: &'a Catalog,
     categories: Option<Vec<String>>,
-    /// Caches for each list of categories whether it satisfies the filter. The map's key is the number of the list.
+    /// A cache of the result for each list of categories, by the number of the list: `true` if the list satisfies the
+    /// filter.
     lists: FxHashMap<u32, bool>,
     risk: Option<u8>,
     states: Option<FxHashMap<ServerNumber, bool>>,
@@ -56,7 +58,7 @@ impl<'a> FilterTest<'a> {
         }
     }
 
-    /// Returns whether the filter has no condition, so that every tool passes.
+    /// Returns whether this test has no condition, so that every tool passes.
     pub(crate) fn is_empty(&self) -> bool {
         self.categories.is_none()
             && self.risk.is_none()
@@ -66,7 +68,7 @@ impl<'a> FilterTest<'a> {
             && !self.reads_costs()
     }
 
-    /// Returns the servers to which the filter restricts the search; `None` if it allows all servers.
+    /// Returns the numbers of the servers to which the filter restricts the search; `None` if it allows all servers.
     pub(crate) fn servers(&self) -> Option<&[ServerNumber]> {
         self.servers.as_deref()
     }
@@ -84,7 +86,8 @@ impl<'a> FilterTest<'a> {
         self.filter.max_cost_units.is_some() || self.filter.latency_max.is_some()
     }
 
-    /// Returns whether the definition states a cost and a latency within those limits that the filter sets.
+    /// Returns whether the definition states a cost and a latency that do not exceed the limits of the filter; only
+    /// limits that the filter sets count.
     fn is_cheap(&self, entry: &Entry) -> bool {
         let hints = cost_hints(&entry.definition);
         let units = |most| hints.units().is_some_and(|units| units <= most);

@@ -1,21 +1,21 @@
-//! A table of shared values; a value is dropped with its last owner (MGP §16.4).
+//! A table of values that several owners share by key; a value is dropped with its last owner (MGP §16.4).
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
-/// The number of entries below which entries without an owner are never purged.
-const LEAST: usize = 256;
+/// The minimum number of entries at which entries of dropped values are removed.
+const MIN_PURGED: usize = 256;
 
 #[derive(Debug)]
 pub(crate) struct Interner<T: ?Sized> {
     known: HashMap<Box<str>, Weak<T>, ahash::RandomState>,
-    /// The number of entries at which entries without an owner are purged again.
+    /// The number of entries at which the entries of dropped values are removed the next time.
     purge_at: usize,
 }
 
 impl<T: ?Sized> Default for Interner<T> {
     fn default() -> Self {
-        Self { known: HashMap::default(), purge_at: LEAST }
+        Self { known: HashMap::default(), purge_at: MIN_PURGED }
     }
 }
 
@@ -27,7 +27,7 @@ impl<T: ?Sized> Interner<T> {
         }
         if self.known.len() >= self.purge_at {
             self.known.retain(|_, shared| shared.strong_count() > 0);
-            self.purge_at = (2 * self.known.len()).max(LEAST);
+            self.purge_at = (2 * self.known.len()).max(MIN_PURGED);
         }
         let made = make();
         self.known.insert(key.into(), Arc::downgrade(&made));
@@ -46,7 +46,7 @@ mod tests {
         for number in 0..10_000 {
             pool.get(&number.to_string(), || number.to_string().into());
         }
-        assert!(pool.known.len() <= 2 * LEAST);
+        assert!(pool.known.len() <= 2 * MIN_PURGED);
         assert!(Arc::ptr_eq(&kept, &pool.get("kept", || "other".into())));
     }
 }

@@ -41,8 +41,8 @@ impl LabelInterner {
         // A line feed is a safe separator, because no word contains a control character.
         self.lists.get(&key.join("\n"), || {
             let words = key.iter().map(|word| self.words.get(word, || (*word).into()));
-            // The number wraps around after four billion different lists; a list with the same number was dropped long
-            // ago.
+            // The number wraps around after four billion different lists; by then, the earlier list with the same
+            // number was dropped long ago.
             self.last = self.last.wrapping_add(1).max(1);
             Arc::new(LabelList { number: self.last, words: words.collect() })
         })

@@ -9,7 +9,7 @@ const SHARDS: usize = 256;
 /// hash, so the caller must compare the names.
 #[derive(Clone, Debug)]
 pub(crate) struct NameIndex {
-    /// Pairs of the lower half of the hash and the number, sorted.
+    /// For each shard, the sorted pairs of the lower half of a hash and a number.
     shards: Vec<Arc<Vec<(u32, u32)>>>,
 }
 

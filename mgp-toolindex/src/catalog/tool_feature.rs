@@ -22,7 +22,7 @@ pub enum ToolFeature {
     InputLimit,
     /// A page that hosts show (`ui`).
     Page,
-    /// A description that calls the tool deprecated.
+    /// The description declares the tool deprecated.
     Deprecated,
 }
 

@@ -4,15 +4,14 @@ use mgp_types::mgp::{
     DiscoverOrder, DiscoverToolsFilter, EvictParams, RequestToolsParams, RiskLevel, SearchStrategy,
     ServerState,
 };
-
 use mgp_types::proposal::LatencyClass;
 
 use crate::error::RequestError;
 use crate::meta::brief;
 use crate::search::Filter;
 
-/// The maximum length of a query, in bytes. The search reads only the beginning of a long query, and the result reports
-/// how much was not read.
+/// The maximum length of a query in a request, in bytes; a longer query is refused. Of an accepted long query the
+/// search reads only the beginning, and the result reports how much was not read.
 const MAX_QUERY_REQUEST_BYTES: usize = 64 << 10;
 /// The maximum length of the member `context` of a request for tools, in bytes.
 const MAX_TEXT_BYTES: usize = 4096;
@@ -25,7 +24,7 @@ const MAX_CAPABILITIES: usize = 16;
 /// The maximum number of tools in one eviction request.
 const MAX_EVICTED: usize = 512;
 
-/// The members of a filter, for error messages.
+/// The names of all members of a filter, which error messages list.
 const FILTERS: &str = "categories, risk_level_max, status, servers, permissions, input_types, output_types, max_cost_units, latency_max";
 
 pub(super) fn query(text: &str) -> Result<(), RequestError> {
@@ -46,42 +45,32 @@ fn words(member: &'static str, most: usize, words: &[String]) -> Result<(), Requ
     words.iter().try_for_each(|word| check(member, "bytes a word", MAX_WORD_BYTES, word.len()))
 }
 
-fn known(words: impl Iterator<Item = impl ToString>) -> String {
-    words.map(|word| word.to_string()).collect::<Vec<_>>().join(", ")
+/// Returns an error if a word is not among the known words, e.g. of a risk level.
+fn known_word<T: PartialEq + ToString>(
+    what: &'static str,
+    word: Option<&T>,
+    known: &[T],
+) -> Result<(), RequestError> {
+    match word {
+        Some(word) if !known.contains(word) => Err(RequestError::UnknownWord {
+            what,
+            word: brief(&word.to_string()),
+            known: known.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
+        }),
+        _ => Ok(()),
+    }
 }
 
 pub(super) fn strategy(strategy: Option<&SearchStrategy>) -> Result<(), RequestError> {
-    match strategy {
-        Some(word) if !word.is_known() => Err(RequestError::UnknownWord {
-            what: "strategy",
-            word: brief(word.as_str()),
-            known: known(SearchStrategy::KNOWN.iter()),
-        }),
-        _ => Ok(()),
-    }
+    known_word("strategy", strategy, SearchStrategy::KNOWN)
 }
 
-/// Returns an error for an unknown order.
 pub(super) fn order(order: Option<&DiscoverOrder>) -> Result<(), RequestError> {
-    match order {
-        Some(word) if !word.is_known() => Err(RequestError::UnknownWord {
-            what: "order",
-            word: brief(word.as_str()),
-            known: known(DiscoverOrder::KNOWN.iter()),
-        }),
-        _ => Ok(()),
-    }
+    known_word("order", order, DiscoverOrder::KNOWN)
 }
 
-pub(super) fn risk(risk: Option<&RiskLevel>) -> Result<(), RequestError> {
-    match risk {
-        Some(word) if !word.is_known() => Err(RequestError::UnknownWord {
-            what: "risk level",
-            word: brief(word.as_str()),
-            known: known(RiskLevel::KNOWN.iter()),
-        }),
-        _ => Ok(()),
-    }
+fn risk(risk: Option<&RiskLevel>) -> Result<(), RequestError> {
+    known_word("risk level", risk, RiskLevel::KNOWN)
 }
 
 /// Parses a filter. Unknown members and words are errors, because a search that ignored them would find tools that the
@@ -96,20 +85,8 @@ pub(super) fn filter(given: Option<DiscoverToolsFilter>) -> Result<Filter, Reque
         });
     }
     risk(given.risk_level_max.as_ref())?;
-    if let Some(status) = given.status.as_ref().filter(|status| !status.is_known()) {
-        return Err(RequestError::UnknownWord {
-            what: "status",
-            word: brief(status.as_str()),
-            known: known(ServerState::KNOWN.iter()),
-        });
-    }
-    if let Some(latency) = given.latency_max.as_ref().filter(|latency| !latency.is_known()) {
-        return Err(RequestError::UnknownWord {
-            what: "latency",
-            word: brief(latency.as_str()),
-            known: known(LatencyClass::KNOWN.iter()),
-        });
-    }
+    known_word("status", given.status.as_ref(), ServerState::KNOWN)?;
+    known_word("latency", given.latency_max.as_ref(), LatencyClass::KNOWN)?;
     words("filter.categories", MAX_WORDS, &given.categories)?;
     words("filter.servers", MAX_WORDS, &given.servers)?;
     words("filter.input_types", MAX_WORDS, &given.input_types)?;

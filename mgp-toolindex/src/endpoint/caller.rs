@@ -14,10 +14,11 @@ pub(super) type Version = Arc<dyn Fn() -> u64 + Send + Sync>;
 pub struct Caller {
     cx: Context,
     visibility: Option<Arc<dyn Visibility>>,
-    /// The id of the [`Endpoints`](crate::Endpoints) and the version, both part of the key of cached decisions; `None`
-    /// if decisions are not cached.
+    /// The id of the [`Endpoints`](crate::Endpoints), and the version of their access decisions. Both are part of the
+    /// key of cached decisions; `None` if decisions are not cached.
     version: Option<(u64, u64)>,
-    /// The id of the last checked server. Tools are checked server by server, so the id is created once per server.
+    /// The id of the server whose tool was checked last. Tools are checked server by server, so keeping the id avoids
+    /// creating it for each tool.
     last: Mutex<Option<ServerId>>,
 }
 
@@ -51,7 +52,7 @@ impl Allowed for Caller {
 
     fn cache_key(&self) -> Option<AllowedKey> {
         let principal = &self.cx.principal;
-        // Names are quoted, so that different names never form the same key.
+        // Quote the names, so that two different lists of names never form the same key.
         let agent = principal.as_agent().map(|agent| format!("{:?}", agent.as_str()));
         let authority = principal.authority();
         let (tenant, subject) = (principal.tenant().as_str(), principal.subject().as_str());

@@ -12,10 +12,11 @@ use tokio::time::Instant;
 
 use crate::index::{CountProgress, SharedIndex, ToolIndex};
 
-/// The minimum interval between two batches. Building the tables of the encoding costs more than counting a few tools.
+/// The minimum interval between two batches. Each batch builds the tables of the encoding, which costs more than
+/// counting a few tools.
 const MIN_BATCH_INTERVAL: Duration = Duration::from_secs(10);
 
-/// The state of the background counting, which all clones share.
+/// The state of the background counting; all clones share it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct TokenCounting(Arc<Mutex<CountState>>);
 
@@ -23,7 +24,7 @@ pub(super) struct TokenCounting(Arc<Mutex<CountState>>);
 struct CountState {
     /// The time at which the last batch began.
     began: Option<Instant>,
-    /// The last generation of the index whose tools were all counted.
+    /// The last generation of the index for which all tokens were counted.
     counted: Option<u64>,
     is_running: bool,
 }

@@ -40,7 +40,8 @@ pub(super) async fn answer(
     let order = params.sort;
     let work = move || find(&working, &query, &caller, order.as_ref());
     let (found, result) = if inner.index.is_slow() { run_blocking(work).await? } else { work()? };
-    // Only operators ask for explanations, to try out searches; such searches must not count as wishes of an agent.
+    // Only operators ask for explanations, to try out searches. Such a search must not be recorded as if an agent
+    // lacked the tool.
     if params.explain != Some(true) {
         inner.record_search(&cx, session.as_ref(), &text, &found);
     }
@@ -101,11 +102,12 @@ fn sort(found: &mut SearchResult, order: &DiscoverOrder) {
     found.hits.sort_by_cached_key(|hit| stated(&hit.tool));
 }
 
-/// The tools that the caller of one request sees and that are not [`Availability::Refused`].
+/// A policy of one request that allows the tools that its caller sees and that are not [`Availability::Refused`].
 pub(super) struct AvailableTools<'a> {
     inner: &'a EndpointsState,
     caller: &'a Caller,
-    /// The decisions made so far, by server and name of the tool: the searches of one request meet the same tools.
+    /// The decisions made so far in this request, by server and name of the tool, because the searches of one request
+    /// find the same tools repeatedly.
     decided: Mutex<HashMap<String, HashMap<String, bool>>>,
 }
 
@@ -114,7 +116,7 @@ impl<'a> AvailableTools<'a> {
         Self { inner, caller, decided: Mutex::default() }
     }
 
-    /// Searches for these tools; further hits replace refused tools.
+    /// Searches among the tools that this policy allows; tools that are refused are replaced by further hits.
     pub(super) fn search(&self, query: &Query) -> Result<SearchResult, RpcError> {
         let index = &self.inner.index;
         if !self.inner.has_standing() {
@@ -124,7 +126,7 @@ impl<'a> AvailableTools<'a> {
         let before = found.hits.len();
         found.hits.retain(|hit| self.is_available(&hit.tool));
         if before == Query::CAP && found.hits.len() < query.max_hits() {
-            // Tools that are not refused may be further down, so search again among these alone.
+            // Allowed tools may follow after the maximum number of hits, so search again among only these.
             return Ok(index.search(query, self)?);
         }
         found.total_available = found.total_available.saturating_sub(before - found.hits.len());

@@ -21,17 +21,18 @@ use crate::meta::name_for;
 use crate::search::{Query, SearchResult};
 use crate::session::{Session, Sessions};
 
-/// The hook that is called when a caller's session has changed.
+/// The hook that is called when the tools in a caller's session have changed.
 type Changed = Arc<dyn Fn(&Context) + Send + Sync>;
 
 /// The maximum number of tools of an index for which visibility decisions are not cached, if [`Endpoints::version`] is
 /// not set.
 const MAX_UNCACHED_DECISIONS: usize = 2000;
 
-/// The maximum number of tools that an unknown name may mean.
+/// The maximum number of tools that are proposed for an unknown name.
 const MAX_SIMILAR: usize = 3;
 
-/// The minimum score of a tool that an unknown name may mean; with it, about two thirds of the letters are the same.
+/// The minimum score of a tool that is proposed for an unknown name. With it, about two thirds of the letters are the
+/// same.
 const MIN_SIMILAR_SCORE: f32 = 0.95;
 
 /// The handlers of `mgp/tools/discover`, `mgp/tools/request`, `mgp/tools/session` and `mgp/tools/session/evict`.
@@ -68,7 +69,8 @@ pub(super) struct EndpointsState {
     pub(super) sessions: Sessions,
     visibility: Option<Arc<dyn Visibility>>,
     version: Option<Version>,
-    /// The id of these endpoints in the keys of cached decisions, because several [`Endpoints`] can share one index.
+    /// The id of these endpoints, which is part of the keys of cached decisions, because several [`Endpoints`] can
+    /// share one index.
     decisions_id: u64,
     standing: Option<Arc<dyn AvailabilityCheck>>,
     pub(super) create: Option<Arc<dyn ToolCreator>>,
@@ -155,8 +157,8 @@ impl Endpoints {
     /// before, so that the caller's list of tools has changed.
     ///
     /// # Errors
-    /// [`SessionError::UnknownHandle`] if the handle has expired or belongs to
-    /// another principal; then nothing is recorded.
+    /// [`SessionError::UnknownHandle`] if the handle has expired or belongs to another principal; then nothing is
+    /// recorded.
     pub fn record_call(
         &self,
         cx: &Context,
@@ -174,13 +176,13 @@ impl Endpoints {
         Ok(is_new)
     }
 
-    /// Returns the tools that a caller may mean by an unknown name, the most similar first: tools that a search of the
-    /// caller finds, and whose names differ from this name by their server, spelling or typing errors.
+    /// Returns the tools that a caller may mean by an unknown name, the most similar first. These are tools that the
+    /// caller can find, and whose names differ from this name by the server, the spelling or typing errors.
     #[must_use]
     pub fn similar_tools(&self, cx: &Context, name: &str) -> Vec<IndexedTool> {
         let caller = self.caller(cx);
         let query = Query::new(name).strategy(SearchStrategy::Keyword).limit(MAX_SIMILAR);
-        // A name without letters and digits is not searched for: the result has the first tools of all.
+        // A name without letters and digits causes no keyword search; the result would just list the first tools.
         let is_search = |found: &SearchResult| found.ran == SearchStrategy::Keyword;
         let found = AvailableTools::new(&self.0, &caller).search(&query).ok().filter(is_search);
         let hits = found.map(|found| found.hits).unwrap_or_default().into_iter();
@@ -272,7 +274,8 @@ impl EndpointsState {
     }
 }
 
-/// Returns the key by which the history assigns calls to a search: the session and the agent, if there are any.
+/// Returns the key by which the history recognizes to which search a call belongs: the session and the agent, if there
+/// are any.
 fn search_key(cx: &Context, session: Option<&Session>) -> (Option<u64>, Option<AgentId>) {
     (session.map(Session::number), cx.principal.as_agent().cloned())
 }

@@ -1,4 +1,4 @@
-//! Fits search results into the tokens reserved for them (MGP §16.5, §16.8).
+//! Fits search results into the tokens that a budget reserves for them (MGP §16.5, §16.8).
 //!
 //! While there is room in the reserve, a result contains everything that is needed to call each tool. If not all
 //! definitions fit, large ones are shortened and marked as trimmed, beginning with the last tools. A tool that does not
@@ -16,16 +16,18 @@ use crate::search::{Hit, MAX_QUERY_BYTES, Reason, SearchResult};
 use crate::session::{Fitted, fit};
 use crate::tokens::max_tokens_of;
 
-/// The maximum number of tokens that are kept free for each following tool in the list while a tool is rendered. Four
-/// of five real tools need fewer; this is a tenth of the default reserve.
+/// The maximum number of tokens that are kept free for each following tool of the list while a tool is rendered. Four
+/// of five real tools need fewer tokens; the value is a tenth of the default reserve.
 const KEPT_TOKENS: u32 = 300;
-/// The number of tokens that are kept free for each following tool's other members, in addition to its definition.
+/// The number of tokens that are kept free for the members of a following tool other than its definition, e.g. its
+/// score.
 const MEMBER_TOKENS: u32 = 60;
 /// The minimum number of tokens for a tool; if less room is left, all further tools are omitted.
 const MIN_TOOL_TOKENS: u32 = 24;
 /// If a query consists of several requests, the maximum number of bytes of each request that the result repeats.
 const MAX_PART_BYTES: usize = 80;
-/// The maximum number of additional tokens at the two places where the text of a tool meets the text around it.
+/// The maximum number of tokens that are added at the beginning and the end of a tool's text, where it meets the text
+/// around it.
 const JOINT_TOKENS: u32 = 8;
 
 /// Renders a search result within the reserve of a budget.
@@ -52,7 +54,8 @@ pub fn render_results(found: &SearchResult, budget: &ContextBudget) -> DiscoverT
     })
 }
 
-/// Renders a search result; `is_clear` returns whether the name of a tool is unique.
+/// Renders a search result. `is_clear` returns whether the name of a tool is unique, so that the tool can be named
+/// without its server.
 pub(super) fn present_as(
     found: &SearchResult,
     budget: &ContextBudget,
@@ -74,21 +77,25 @@ pub(super) fn present_as(
     }
     result.omitted = Some(found.hits.len() as u64);
     result.mgp = parts(found, &is_clear, &|_| true);
+    let envelope = |result: &DiscoverToolsResult| {
+        serde_json::to_string(result).map_or(0, |text| max_tokens_of(&text))
+    };
     let render = |result: &DiscoverToolsResult| {
-        let envelope = serde_json::to_string(result).map_or(0, |text| max_tokens_of(&text));
         let hits = found.hits.iter().map(|hit| RenderedTool::hit(hit, is_clear(&hit.tool)));
-        render_all(hits.collect(), room(budget, envelope))
+        render_all(hits.collect(), room(budget, envelope(result)))
     };
     let (mut tools, omitted) = render(&result);
-    let is_trimmed = tools.iter().any(|tool| tool.trimmed == Some(true));
-    if is_trimmed && let [hit] = &found.hits[..] {
-        // The tool is the only result and still too large, so a note explains that no search can show more of it.
-        result.notes.push(too_large(&hit.tool, budget));
-        if let (again, 0) = render(&result) {
-            tools = again;
-        } else {
-            // With the note, the tool does not fit.
-            result.notes.pop();
+    let is_whole = !tools.is_empty() && tools.iter().all(|tool| tool.trimmed != Some(true));
+    if !is_whole && let [hit] = &found.hits[..] {
+        // If the only found tool is too large, a note explains that no search can show more of it.
+        let tool = RenderedTool::hit(hit, is_clear(&hit.tool));
+        result.notes.push(too_large(&tool, budget));
+        match render(&result) {
+            (again, 0) => tools = again,
+            // Keep the note: the tool did not fit without it either, and the note itself fits.
+            _ if tools.is_empty() && room(budget, envelope(&result)) > 0 => {}
+            // Drop the note, because the tool fits only without it.
+            _ => drop(result.notes.pop()),
         }
     }
     let is_rendered = |hit: &Hit| {
@@ -102,7 +109,7 @@ pub(super) fn present_as(
     result
 }
 
-/// Returns the tools for each request in the query; `None` if the query has only one request.
+/// Returns the names of the tools for each request in the query; `None` if the query has only one request.
 fn parts(
     found: &SearchResult,
     is_clear: &dyn Fn(&IndexedTool) -> bool,
@@ -122,7 +129,7 @@ fn parts(
     (!found.requests.is_empty()).then_some(extension)
 }
 
-/// Renders the loaded tools within the part of the reserve that the rest of the answer leaves free.
+/// Renders the tools that a request loaded; the rest of the answer needs `envelope` tokens of the reserve.
 pub(super) fn loaded<'a>(
     tools: impl Iterator<Item = (&'a IndexedTool, bool)>,
     budget: &ContextBudget,
@@ -133,9 +140,11 @@ pub(super) fn loaded<'a>(
     render_all(tools.collect(), room(budget, envelope)).0
 }
 
-/// Returns a note about a tool that no answer has room for in full.
-fn too_large(tool: &IndexedTool, budget: &ContextBudget) -> String {
-    let (name, tokens) = (mgp_types::clip(tool.name(), MAX_PART_BYTES), tool.tokens());
+/// Returns a note about a tool that is too large for any answer.
+fn too_large(tool: &RenderedTool<'_>, budget: &ContextBudget) -> String {
+    let name = mgp_types::clip(tool.tool.name(), MAX_PART_BYTES);
+    // Other members count too: a long list of permissions can be larger than the definition.
+    let tokens = tool.tool.tokens().saturating_add(other_tokens(&tool.members()));
     format!(
         "`{name}` needs {tokens} tokens, more than an answer has room for (`discovery_reserve` is {}); an operator can \
          raise it",
@@ -152,7 +161,7 @@ fn room(budget: &ContextBudget, envelope: u32) -> u32 {
     u32::try_from(reserve(budget)).unwrap_or(u32::MAX).saturating_sub(envelope)
 }
 
-/// A tool to render; `is_clear` is `true` if its name alone identifies it.
+/// A tool to render. `is_clear` is `true` if its name alone identifies it, so that it can be named without its server.
 struct RenderedTool<'a> {
     tool: &'a IndexedTool,
     score: Option<f32>,
@@ -166,17 +175,23 @@ impl<'a> RenderedTool<'a> {
         Self { tool: &hit.tool, score: Some(hit.score), reason, is_clear }
     }
 
+    /// Returns the members of the tool except its description and its schema; includes the mark `trimmed`, so that
+    /// there is room for the mark if it is needed.
+    fn members(&self) -> FoundTool {
+        let tool = self.tool;
+        let mut members =
+            FoundTool::new(tool.name(), tool.server_id(), mgp_types::RawObject::empty());
+        members.relevance_score = self.score.map(hundredths);
+        members.security = Some(security(tool).into());
+        members.tool_id = (!self.is_clear).then(|| tool.tool_id());
+        members.reason.clone_from(&self.reason);
+        members.trimmed = Some(true);
+        members
+    }
+
     /// Renders the tool in at most `max` tokens; returns it with its number of tokens, or `None` if it does not fit.
     fn render(&self, max: u32) -> Option<(FoundTool, u32)> {
-        let tool = self.tool;
-        let mut rendered =
-            FoundTool::new(tool.name(), tool.server_id(), mgp_types::RawObject::empty());
-        rendered.relevance_score = self.score.map(hundredths);
-        rendered.security = Some(security(tool).into());
-        rendered.tool_id = (!self.is_clear).then(|| tool.tool_id());
-        rendered.reason.clone_from(&self.reason);
-        // Render the tool with the mark `trimmed` first, so that there is room for the mark if it is needed.
-        rendered.trimmed = Some(true);
+        let (tool, mut rendered) = (self.tool, self.members());
         let other = other_tokens(&rendered);
         let fits = |end: u32| {
             let fitted = fit(tool, max.checked_sub(other.saturating_add(end))?)?;
@@ -192,8 +207,8 @@ impl<'a> RenderedTool<'a> {
     }
 }
 
-/// Returns the number of punctuation signs at the end of a schema. These signs can form tokens with the text that
-/// follows, so each sign might cost a token.
+/// Returns the number of punctuation signs at the end of a schema. They can form tokens with the text that follows, so
+/// the sum of the parts may be wrong by one token per sign.
 fn signs_at_end(fitted: &Fitted) -> u32 {
     let schema = fitted.schema.as_payload().as_str();
     let signs = schema.bytes().rev().take_while(u8::is_ascii_punctuation).count();
@@ -226,8 +241,8 @@ fn render_all(tools: Vec<RenderedTool<'_>>, room: u32) -> (Vec<FoundTool>, u64) 
 
 /// Returns an upper bound of the tokens of all members except the name, the description and the schema.
 ///
-/// Each part is counted between two runs of punctuation, where the encoding splits a text anyway. So the sum is never
-/// lower than the count of the whole text.
+/// Each counted part begins and ends between two runs of punctuation, where the encoding splits a text anyway. So the
+/// sum of the parts is never lower than the count of the whole text.
 fn other_tokens(rendered: &FoundTool) -> u32 {
     let quoted = |text: &str| serde_json::to_string(text).unwrap_or_default();
     let server = format!("server_id\":{},\"", quoted(&rendered.server_id));
@@ -247,7 +262,7 @@ fn other_tokens(rendered: &FoundTool) -> u32 {
         .fold(JOINT_TOKENS, u32::saturating_add)
 }
 
-/// Returns the security metadata that matters to a caller.
+/// Returns the part of a tool's security metadata that matters to a caller.
 fn security(tool: &IndexedTool) -> ToolSecurity {
     let mut rendered = ToolSecurity::new(tool.risk());
     if let Some(known) = tool.security() {
@@ -263,7 +278,7 @@ fn security(tool: &IndexedTool) -> ToolSecurity {
     rendered
 }
 
-/// Returns the reason of a hit as text.
+/// Returns the reason why a tool was found as a text for the model.
 fn words(reason: &Reason) -> String {
     let mut parts = Vec::new();
     if reason.is_named {
@@ -287,7 +302,7 @@ fn words(reason: &Reason) -> String {
     parts.join("; ")
 }
 
-/// Returns a word that describes how similar two texts with this cosine are.
+/// Returns a word for the similarity of two texts whose vectors have this cosine.
 fn near(cosine: f32) -> &'static str {
     match cosine {
         0.6.. => "very close",

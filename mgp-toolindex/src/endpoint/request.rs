@@ -4,6 +4,7 @@
 //! accepts and returns the requested types. A tool with other types is loaded too, and the result names the missing
 //! types. Tools up to the preferred risk level come first; if there are none, the result reports that.
 
+use std::mem;
 use std::sync::Arc;
 
 use mgp_types::mgp::{
@@ -43,12 +44,13 @@ const CONTEXT_WEIGHT: f32 = 0.1;
 const MAX_CANDIDATES: usize = 10;
 
 /// The note in a result that omits some of the tools in the session.
-const OMITTED_NOTE: &str = "more tools were loaded than fit into this answer; `tools/list` has all";
+const OMITTED_NOTE: &str = "more tools were loaded than fit into this answer; request fewer capabilities to see the others";
 
 /// Handles `mgp/tools/request`.
 ///
 /// # Cancel safety
-/// If the future is dropped, some tools might be loaded although no result is sent; the session lists these tools.
+/// If the future is dropped, some tools might be loaded although no result is sent; the session lists these tools, and
+/// the hook for changes is called.
 pub(super) async fn answer(
     inner: Arc<EndpointsState>,
     cx: Context,
@@ -57,25 +59,29 @@ pub(super) async fn answer(
     bounds::request(&params)?;
     // Check the session handle before any work, so that an unknown or foreign handle is refused.
     inner.sessions.find(&cx, params.session_handle.as_deref())?;
-    let (working, caller, record_search) = (Arc::clone(&inner), inner.caller(&cx), params.clone());
-    let mut result = run_blocking(move || {
-        Decision::of(&working, &caller, &record_search)?.load(&working, &caller, &record_search)
+    let (working, caller, request) = (Arc::clone(&inner), inner.caller(&cx), params.clone());
+    let (mut result, is_missing) = run_blocking(move || {
+        let loaded =
+            Decision::of(&working, &caller, &request)?.load(&working, &caller, &request)?;
+        // Call the hook before the result is passed back, because the future of the request can be dropped in the
+        // meantime.
+        if loaded.0.context_tokens_added.is_some_and(|tokens| tokens > 0) {
+            working.changed(caller.cx());
+        }
+        Ok(loaded)
     })
     .await?;
-    if result.context_tokens_added.is_some_and(|tokens| tokens > 0) {
-        inner.changed(&cx);
-    }
-    if result.status == RequestStatus::Unavailable {
-        create(&inner, cx, params, &mut result).await?;
+    if result.status == RequestStatus::Unavailable && is_missing {
+        create(&inner, cx, params, &mut result).await;
     }
     Ok(result)
 }
 
-/// The tools chosen for a request, and the capabilities that no tool fulfils.
+/// The tools that are loaded for a request, and the capabilities that no tool fulfils.
 #[derive(Default)]
 struct Decision {
     tools: Vec<IndexedTool>,
-    /// For each tool in `tools`, the capabilities for which it was chosen.
+    /// For each tool in `tools`, the requested capabilities for which it was chosen.
     capabilities: Vec<Vec<String>>,
     unmet: Vec<UnavailableTool>,
     pending: usize,
@@ -100,7 +106,8 @@ impl Decision {
         let context =
             params.context.as_deref().map(str::trim).filter(|context| !context.is_empty());
         let near = match context {
-            // It only changes the order of tools that other searches find, so refused tools need not be left out.
+            // Hits for the context only change the order of tools that other searches find, so they may include refused
+            // tools.
             Some(context) => {
                 inner.index.search(&ask(caller, context).limit(Query::CAP), caller)?.hits
             }
@@ -163,13 +170,14 @@ impl Decision {
         Ok(())
     }
 
-    /// Loads the tools into the session, and returns the result.
+    /// Loads the chosen tools into the caller's session. Returns the result, and `true` if no tool exists for any
+    /// capability.
     fn load(
         mut self,
         inner: &EndpointsState,
         caller: &Caller,
         params: &RequestToolsParams,
-    ) -> Result<RequestToolsResult, RpcError> {
+    ) -> Result<(RequestToolsResult, bool), RpcError> {
         let cx = caller.cx();
         let handle = params.session_handle.as_deref();
         let session = if self.tools.is_empty() {
@@ -184,18 +192,13 @@ impl Decision {
             tokens = put.tokens;
             let mut is_in = put.is_in.iter().copied();
             let mut loaded_tools = Vec::new();
-            for (tool, capabilities) in
-                std::mem::take(&mut self.tools).into_iter().zip(&self.capabilities)
-            {
+            let (tools, capabilities) =
+                (mem::take(&mut self.tools), mem::take(&mut self.capabilities));
+            for (tool, capabilities) in tools.into_iter().zip(capabilities) {
                 if is_in.next() == Some(true) {
                     loaded_tools.push(tool);
-                    continue;
-                }
-                for capability in capabilities {
-                    let mut unmet = unavailable(capability, Some(&tool));
-                    unmet.reason =
-                        Some("its definition does not fit the budget of the session".to_owned());
-                    self.unmet.push(unmet);
+                } else {
+                    self.leave_out(&tool, &capabilities);
                 }
             }
             self.tools = loaded_tools;
@@ -206,6 +209,7 @@ impl Decision {
         result.context_tokens_added = Some(tokens);
         result.notes = self.notes.into();
         result.tools_unavailable = self.unmet.iter().map(Payload::of).collect::<Result<_, _>>()?;
+        let is_missing = self.tools.is_empty() && self.unmet.iter().all(|one| one.name.is_none());
         result.session_handle = session.and_then(|session| session.handle().map(str::to_owned));
         let plan = inner.sessions.plan();
         let is_clear = |tool: &IndexedTool| name_for(tool, &inner.index, caller) == tool.name();
@@ -216,13 +220,23 @@ impl Decision {
         };
         let mut rendered = render_all(&result);
         if rendered.len() < self.tools.len() {
-            let mut notes = std::mem::take(&mut result.notes).into_vec();
-            notes.push(OMITTED_NOTE.to_owned());
-            result.notes = notes.into();
+            result.notes.push(OMITTED_NOTE.to_owned());
             rendered = render_all(&result);
         }
         result.tools_loaded = rendered;
-        Ok(result)
+        Ok((result, is_missing))
+    }
+
+    /// Reports to the caller that a tool was not loaded, because it does not fit into the session; `capabilities` are
+    /// those for which it was chosen.
+    fn leave_out(&mut self, tool: &IndexedTool, capabilities: &[String]) {
+        for capability in capabilities {
+            // Remove an earlier entry about missing types, because it states that the tool was loaded.
+            self.unmet.retain(|unmet| unmet.capability.as_ref() != Some(capability));
+            let mut unmet = unavailable(capability, Some(tool));
+            unmet.reason = Some("its definition does not fit the budget of the session".to_owned());
+            self.unmet.push(unmet);
+        }
     }
 
     fn status(&self) -> RequestStatus {
@@ -235,7 +249,8 @@ impl Decision {
     }
 }
 
-/// Searches for tools with the requested types; if there are none, searches again with any types.
+/// Searches for tools that have a capability and the requested types. If there are none, searches again with any types;
+/// the returned flag is then `false`.
 fn search(
     caller: &Caller,
     available: &AvailableTools<'_>,
@@ -257,7 +272,7 @@ fn search(
     Ok((hits, true))
 }
 
-/// Returns a query for the caller's principal.
+/// Returns a query with this text, for which the past calls of the caller count.
 fn ask(caller: &Caller, text: &str) -> Query {
     Query::new(text).principal(&caller.cx().principal)
 }
@@ -335,7 +350,7 @@ fn needs(permissions: &[mgp_types::mgp::Permission], how: Option<&str>) -> Strin
     text
 }
 
-/// Returns a note for the caller about the requested types that a loaded tool does not mention.
+/// Returns a note for the caller that names the requested types that a loaded tool does not mention.
 fn untyped(
     inner: &EndpointsState,
     caller: &Caller,
@@ -358,19 +373,20 @@ fn untyped(
         parts.push(format!("give {}", wanted.output_types.join(" or ")));
     }
     if parts.is_empty() {
-        // The tool is found with the input types alone and with the output types alone, but not with both.
+        // The tool mentions both kinds of types, but the search with both together did not find it.
         parts.push("do both at once".to_owned());
     }
     Ok(format!("it was loaded, but does not say that it can {}", parts.join(" and ")))
 }
 
-/// Asks the hook of the endpoints, if one is set, to create a missing tool; adds the outcome to the notes of `result`.
+/// Asks the hook that creates tools, if one is set, to create a missing tool; adds the outcome to the notes of
+/// `result`.
 async fn create(
     inner: &EndpointsState,
     cx: Context,
     params: RequestToolsParams,
     result: &mut RequestToolsResult,
-) -> Result<(), RpcError> {
+) {
     let reason = match &inner.create {
         None => "no tool is made for it: `tool_creation` is not enabled".to_owned(),
         Some(create) => {
@@ -391,8 +407,5 @@ async fn create(
             }
         }
     };
-    let mut notes = std::mem::take(&mut result.notes).into_vec();
-    notes.push(reason);
-    result.notes = notes.into();
-    Ok(())
+    result.notes.push(reason);
 }

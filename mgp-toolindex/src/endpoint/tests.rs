@@ -302,8 +302,8 @@ async fn no_answer_costs_more_than_its_reserve() {
                 }
             }
         }
-        // Tools that the task in the background has not counted yet are counted here, so the second round searches with
-        // exact counts.
+        // Count the remaining tokens now, which the task in the background has not counted yet, so that the second
+        // round searches with exact counts.
         index.count_tokens();
         assert_eq!(index.count_tokens(), 0);
     }
@@ -475,7 +475,8 @@ async fn refused_tools_do_not_crowd_out_a_tool_that_can_be_called_and_are_refuse
     let asked = json!({"requirements": wanted, "context": "delete a file"});
     let answer = ask(&mut client, "request", asked).await;
     assert_eq!(names(&answer["tools_loaded"]), ["erase"], "{answer}");
-    // Each of the two requests decides once about 61 tools, and about the tools that it chooses.
+    // Each of the two requests makes one decision about each of the 61 tools, and a few more about the tools that it
+    // chooses.
     assert!(decisions.load(Ordering::Relaxed) < 2 * 65, "{decisions:?}");
 }
 
@@ -504,7 +505,7 @@ async fn a_missing_tool_is_created_only_with_a_hook() {
         } else {
             "asleep"
         }));
-        // For a capability that an existing tool has, no tool is created.
+        // No tool is created for a capability that an existing tool has.
         let asked = json!({"requirements": {"capabilities": ["read file"]}});
         assert_eq!(ask(&mut client, "request", asked).await["status"], "fulfilled");
     }

@@ -23,7 +23,7 @@ struct CachedTrees {
 }
 
 impl CategoryTreeCache {
-    /// Returns the categories of a set of tools; `None` means all tools.
+    /// Returns the categories of the tools in `within`; `None` means all tools.
     pub(crate) fn of(&self, now: &Snapshot, within: Option<&Arc<Bitmap>>) -> Arc<CategoryTree> {
         if let Some(tree) = self.cached.lock().get(now.generation, within) {
             return tree;
@@ -48,7 +48,7 @@ impl CachedTrees {
 
     fn put(&mut self, generation: u64, within: Option<Arc<Bitmap>>, tree: &Arc<CategoryTree>) {
         if self.generation > generation {
-            // The tree belongs to an older snapshot, which only running searches still use, so it is not cached.
+            // Do not cache the tree of an older snapshot: only searches that are already running still use it.
             return;
         }
         if self.generation < generation {

@@ -38,7 +38,7 @@ const MAX_CATEGORY_WORDS: usize = 24;
 /// The number of steps, i.e. added or removed documents, that are passed to the keyword index together.
 const STEP_BATCH: usize = 256;
 
-/// The number of collected texts at which their vectors are computed.
+/// The number of texts that are collected before their vectors are computed together.
 const SENTENCE_BATCH: usize = 1024;
 
 /// A change in progress; readers cannot see it before it is published.
@@ -46,18 +46,19 @@ pub(super) struct Change<'a> {
     pub(super) writer: &'a mut IndexWriter,
     pub(super) next: Snapshot,
     pub(super) limits: &'a IndexLimits,
-    /// The embedder, if vectors are computed within the change, i.e. if its cost is small.
+    /// The embedder, if it is fast enough to compute vectors within the change
+    /// ([`Cost::Small`](crate::embed::Cost::Small)).
     embedder: Option<&'a dyn Embedder>,
     /// Steps that the keyword index has not received yet.
     steps: Vec<Step>,
-    /// If set, the keyword index has received a step of this change.
+    /// `true` if the keyword index has received at least one step of this change.
     is_written: bool,
     /// The error of the first failed step; later steps are dropped.
     failed: Option<IndexError>,
-    /// Tools with new texts, which need new vectors.
+    /// The tools whose texts are new or changed, so that they need new vectors.
     pub(super) texts: Vec<Slot>,
     pub(super) server_texts: Vec<ServerNumber>,
-    /// Texts that are embedded as part of the change.
+    /// The texts of tools that are embedded within the change.
     pub(super) sentences: Vec<(Slot, String)>,
     pub(super) server_sentences: Vec<(ServerNumber, String)>,
     /// Slots allocated by the change; they are released if the change fails.
@@ -66,7 +67,7 @@ pub(super) struct Change<'a> {
     /// Slots that are released once the change is published.
     pub(super) freed: Vec<Slot>,
     pub(super) servers_freed: Vec<ServerNumber>,
-    /// If set, the change altered something, so it must be published.
+    /// `true` if the change altered anything, so that it must be published.
     pub(super) has_changes: bool,
     /// The number of added and removed documents; restored documents are not counted.
     #[cfg(feature = "sqlite")]
@@ -83,7 +84,7 @@ impl<'a> Change<'a> {
         limits: &'a IndexLimits,
         embedder: Option<&'a dyn Embedder>,
     ) -> Self {
-        // If the previous change panicked, the keyword index still contains its unfinished steps.
+        // Discard unfinished steps, which the keyword index has if the previous change panicked.
         writer.keywords.roll_back();
         let mut next = now.clone();
         next.generation += 1;
@@ -119,7 +120,8 @@ impl<'a> Change<'a> {
         put
     }
 
-    /// Replaces the tools of a server; `stored` contains what the database stored for each tool.
+    /// Replaces the tools of a server. When an index is opened, `stored` has the data of each tool in the database;
+    /// otherwise it is empty.
     pub(super) fn put_stored(
         &mut self,
         mut given: ServerEntry,
@@ -230,7 +232,7 @@ impl<'a> Change<'a> {
         self.has_changes = true;
     }
 
-    /// Returns the server data that the server's tools share; reuses the previous object if nothing has changed.
+    /// Returns the data of a server that all its tools share. Reuses the previous object if nothing has changed.
     fn server(&mut self, given: &ServerEntry, before: Option<&Arc<Server>>) -> Arc<Server> {
         let categories = self.writer.labels.list(&all_canonical(&given.categories));
         if let Some(before) = before
@@ -306,7 +308,7 @@ impl<'a> Change<'a> {
         Ok((slot, change))
     }
 
-    /// Creates the entry of a tool, and passes its words to the keyword index.
+    /// Creates the catalogue entry of a tool, and queues its words for the keyword index.
     fn entry(
         &mut self,
         given: &ToolEntry,
@@ -388,8 +390,8 @@ impl<'a> Change<'a> {
         self.writer.labels.list(&[derived])
     }
 
-    /// Queues a step for the keyword index. Full batches are passed on immediately, so that indexing runs in parallel,
-    /// and a large change is never in memory as a whole.
+    /// Queues a step for the keyword index. A full batch is passed on immediately, so that the index is built in
+    /// parallel, and the texts of a large change are never in memory all at once.
     pub(super) fn step(&mut self, step: Step) {
         #[cfg(feature = "sqlite")]
         {
@@ -432,10 +434,11 @@ impl<'a> Change<'a> {
         }
     }
 
-    /// Applies the change to all parts of the index; after that, the change can be published.
+    /// Completes the change in all parts of the index, after which it can be published.
     pub(super) fn finish(&mut self) -> Result<(), IndexError> {
-        // Embed first: the vectors stay in memory, but the buffers for indexing do not. Allocated in this order, the
-        // buffers lie behind the vectors, so that the allocator can return their memory to the system.
+        // Compute vectors first. They stay in memory, while the buffers for indexing are freed afterwards. Allocated
+        // after the vectors, the buffers are at the end of the heap, so the allocator can return their memory to the
+        // system.
         self.embed();
         self.write();
         match self.failed.take() {
@@ -448,7 +451,7 @@ impl<'a> Change<'a> {
         }
     }
 
-    /// Rolls the change back.
+    /// Discards the change: the keyword index drops its steps, and the allocated slots become free.
     pub(super) fn abort(self) {
         self.writer.keywords.roll_back();
         self.writer.slots.release(self.allocated);
@@ -468,7 +471,7 @@ impl<'a> Change<'a> {
     }
 }
 
-/// The data of a stored tool that its [`ToolEntry`] does not contain.
+/// The data of a tool in the database that its [`ToolEntry`] does not contain.
 #[derive(Debug)]
 pub(super) struct StoredTool {
     pub(super) definition: String,
@@ -476,7 +479,8 @@ pub(super) struct StoredTool {
     pub(super) embedded: Embedded,
 }
 
-/// The state of a stored tool's vector; `Yes` if the stored vector still fits the tool.
+/// The state of the vector of a stored tool: `Yes` if the vector was computed from the tool's current texts, so that it
+/// can be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Embedded {
     #[cfg_attr(not(feature = "sqlite"), expect(dead_code, reason = "nothing is stored"))]

@@ -26,14 +26,14 @@ use crate::vector::VectorTable;
 /// The minimum number of changed documents after which the segments are stored again. Fewer documents are indexed
 /// quickly when the index is opened again.
 const MIN_CHANGED_DOCUMENTS: usize = 1000;
-/// The segments are stored again only if at least one document in this many has changed.
+/// The keyword segments are stored again only if one in this many documents has changed.
 const CHANGED_FRACTION: usize = 8;
 
 #[derive(Debug, Default)]
 pub(super) struct RestoreResult {
-    /// The number of damaged rows.
+    /// The number of damaged rows, and of stored tools that the index refused.
     dropped: usize,
-    /// Tools whose vectors are up to date.
+    /// The tools whose stored vectors are up to date.
     fresh: Bitmap,
 }
 
@@ -83,10 +83,10 @@ impl ToolIndexBuilder {
         self.restore(opened, Some(store)).await
     }
 
-    /// Opens the index of a database as it is: later changes are not stored, and only the stored vectors of the
-    /// embedder's model are used.
+    /// Opens the index of a database without writing to it: later changes are not stored, and missing vectors are not
+    /// computed. Only stored vectors of the embedder's model are used.
     ///
-    /// So a process with another embedder, or none, can read an index without replacing its vectors.
+    /// So a process with another embedder, or without one, can read an index and leave its vectors unchanged.
     ///
     /// # Errors
     /// The errors of [`Self::open`].
@@ -159,7 +159,8 @@ impl Change<'_> {
         }
     }
 
-    /// Restores the stored document of a tool; returns `false` if there is none.
+    /// Queues the restoration of a tool's stored document in the keyword index; returns `false` if no document is
+    /// stored.
     pub(super) fn restore_document(&mut self, slot: Slot, hash: &[u8; 16]) -> bool {
         let Some(at) = self.writer.keywords.take_stored(hash) else { return false };
         self.step(Step::Restore(slot, at));
@@ -208,7 +209,7 @@ impl Change<'_> {
         let id = entry.id.clone();
         let names: Vec<_> = entry.tools.iter().map(|tool| tool.tool.name.clone()).collect();
         let dimensions = self.next.vectors.as_ref().map(VectorTable::dimensions);
-        // Vectors of another model stay in the database until they are replaced.
+        // Use only vectors of the current model; those of another model stay in the database until they are replaced.
         let fits = |vector: &LoadedVector| {
             Some(&*vector.model) == model && Some(vector.row.len()) == dimensions
         };
@@ -247,7 +248,7 @@ impl SharedIndex {
             let restored = change.restore(opened, model);
             change.texts.retain(|slot| !restored.fresh.contains(*slot));
             if self.store.is_none() {
-                // The index is read only, so no missing vectors are computed.
+                // The index was opened for reading only, so missing vectors are not computed.
                 change.texts.clear();
                 change.sentences.clear();
             }

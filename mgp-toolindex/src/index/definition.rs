@@ -17,8 +17,8 @@ pub(super) struct Definition {
 }
 
 impl Definition {
-    /// Checks a tool, and serialises it unless its stored text is given as `kept`. The hash in the result shows whether
-    /// the stored text is unchanged.
+    /// Checks a tool, and serialises its definition, unless the stored text of the definition is given as `kept`. The
+    /// hash in the result shows whether the stored text still belongs to the tool.
     pub(super) fn of(
         given: &ToolEntry,
         kept: Option<String>,
@@ -29,7 +29,7 @@ impl Definition {
         if name.is_empty() {
             return Err(ToolRefusal::NoName);
         }
-        // Compare the number of bytes first, because counting the characters of every name would cost time.
+        // A text has at least as many bytes as characters, so count the characters only if there are too many bytes.
         if name.len() > limits.name {
             let length = name.chars().count();
             if length > limits.name {

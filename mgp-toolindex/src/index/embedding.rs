@@ -52,9 +52,10 @@ struct QueueState {
     servers: Bitmap,
     /// The tools that could not be embedded.
     failed: Bitmap,
-    /// Servers with waiting tools; the last server is embedded next. A server can be in the queue twice.
+    /// The servers with tools that wait for a vector. The last server of the list is embedded next; a server can be in
+    /// the list twice.
     queue: Vec<ServerNumber>,
-    /// The length of `queue` at which duplicates are removed again.
+    /// The length of `queue` at which duplicates are removed from it the next time.
     deduplicate_at: usize,
 }
 
@@ -71,7 +72,7 @@ enum EmbeddedJob {
 }
 
 impl EmbeddingQueue {
-    /// Queues tools and servers; the tools and servers queued last are embedded first.
+    /// Queues tools and servers for embedding. Those queued last are embedded first.
     pub(super) fn add(
         &self,
         shared: &Arc<SharedIndex>,
@@ -135,18 +136,19 @@ impl EmbeddingQueue {
         self.progress.subscribe()
     }
 
-    /// Updates the progress. The caller holds the lock of the queue, so that progress and queue always agree.
+    /// Updates the published progress. The caller must hold the lock of the queue, so that the progress always agrees
+    /// with the queue.
     fn update_progress<T: Default>(&self, change: impl FnOnce(&mut EmbeddingProgress) -> T) -> T {
         let mut answer = T::default();
         self.progress.send_modify(|progress| answer = change(progress));
         answer
     }
 
-    /// Returns the next batch, or `None` if the queue is empty. After `None` the thread must end, because the progress
-    /// already shows it as stopped.
+    /// Returns the next batch of texts, or `None` if the queue is empty. The progress then shows the thread as stopped,
+    /// so it must end.
     fn next(&self, shared: &SharedIndex) -> Option<EmbeddingJob> {
         let mut state = self.state.lock();
-        // Read the snapshot while the lock is held, so that it contains everything that is queued.
+        // Read the snapshot while the queue is locked, so that it contains everything that is queued.
         let now = shared.snapshot();
         while let Some(number) = state.queue.last().copied() {
             if let Some(ServerRecord { server, slots, .. }) = now.catalog.server(number) {
@@ -168,7 +170,7 @@ impl EmbeddingQueue {
         None
     }
 
-    /// Removes embedded tools and servers from the queue, except those that have changed meanwhile.
+    /// Removes the tools and servers of a batch from the queue, except those whose texts have changed in the meantime.
     fn finish(&self, now: &Snapshot, made: &EmbeddedJob) {
         let mut state = self.state.lock();
         match made {
@@ -195,7 +197,7 @@ impl EmbeddingQueue {
         self.update_progress(|progress| (progress.waiting, progress.failed) = (waiting, failed));
     }
 
-    /// Stops embedding until the next change of the index.
+    /// Records that the thread stops because of an error; the next change of the index starts a new one.
     fn stop(&self, error: EmbedError) {
         let _state = self.state.lock();
         self.update_progress(|progress| {
@@ -225,7 +227,7 @@ impl QueueState {
     }
 }
 
-/// The data of the embedding thread; it does not keep the index alive.
+/// The data of the embedding thread. Its reference is weak, so the thread does not keep the index alive.
 struct EmbeddingWorker {
     shared: Weak<SharedIndex>,
     embedder: Arc<dyn Embedder>,
@@ -250,7 +252,8 @@ impl EmbeddingWorker {
         }
     }
 
-    /// Embeds a few texts. Returns `None` if the index was dropped, and an error if the model is unavailable.
+    /// Computes the vectors of a batch. Returns `None` if the index was dropped, and an error if the model is
+    /// unavailable.
     fn make(
         &self,
         next: EmbeddingJob,
@@ -292,7 +295,8 @@ impl EmbeddingWorker {
 
 impl Drop for EmbeddingWorker {
     fn drop(&mut self) {
-        // Embedders are code from outside this crate; if one panics, callers must not wait forever for their vectors.
+        // Embedders are code from outside this crate. If one panics, record the end of the thread, because callers
+        // would otherwise wait forever for their vectors.
         if thread::panicking()
             && let Some(shared) = self.shared.upgrade()
         {
@@ -304,7 +308,7 @@ impl Drop for EmbeddingWorker {
 }
 
 impl SharedIndex {
-    /// Publishes the vectors of texts that have not changed meanwhile.
+    /// Publishes the computed vectors, except those of texts that have changed in the meantime.
     fn add_vectors(&self, made: &EmbeddedJob) {
         self.set_vectors(|next| {
             match made {
@@ -323,9 +327,11 @@ impl SharedIndex {
                 EmbeddedJob::Server(number, server, vector) => {
                     let known = next.catalog.server(*number);
                     let is_same = known.is_some_and(|known| Arc::ptr_eq(&known.server, server));
-                    if let (true, Some(vector), Some(table)) = (is_same, vector, &mut next.servers)
-                    {
-                        table.set(*number, vector);
+                    if let (true, Some(table)) = (is_same, &mut next.servers) {
+                        match vector {
+                            Some(vector) => table.set(*number, vector),
+                            None => table.clear(*number),
+                        }
                     }
                 }
             }
@@ -336,7 +342,7 @@ impl SharedIndex {
             let now = self.snapshot();
             let slots = tools.iter().filter(|(slot, entry, _)| is_current(&now, *slot, entry));
             self.store_vectors(&now, slots.map(|(slot, ..)| *slot));
-            // Wait, because the model can compute vectors faster than the disk stores them.
+            // The model can compute vectors faster than the disk stores them, so wait if too many are queued.
             self.store.iter().for_each(|store| store.wait_for_room(DISK_WAIT_TIMEOUT));
         }
     }

@@ -11,8 +11,9 @@ use crate::catalog::{Allowed, Bitmap, Extent};
 use crate::error::IndexError;
 use crate::search::{Filter, Hit, Query, SearchResult, View, rank};
 
-/// The maximum number of attempts to fill the list of hits if access decisions change during the search.
-const ROUNDS: usize = 4;
+/// The maximum number of searches for one query. A search is repeated if access to tools that it found was revoked in
+/// the meantime.
+const MAX_ROUNDS: usize = 4;
 
 impl ToolIndex {
     /// Searches for tools. A search never waits for a change, and takes microseconds to some milliseconds. If the index
@@ -37,7 +38,8 @@ impl ToolIndex {
 }
 
 impl SharedIndex {
-    /// Returns the tools that pass a filter and that the caller is allowed to call; `None` means all tools.
+    /// Returns the set of the tools that pass the query's filter and that the caller is allowed to call; `None` means
+    /// all tools.
     pub(super) fn within(
         &self,
         now: &Snapshot,
@@ -80,11 +82,11 @@ impl SharedIndex {
                     dropped.push(ranked.slot);
                 }
             }
-            if dropped.is_empty() || round == ROUNDS {
+            if dropped.is_empty() || round == MAX_ROUNDS {
                 let found = SearchResult::new(hits, ranking.ran, ranking.fallback);
                 return Ok(SearchResult { requests: ranking.requests, ..found });
             }
-            // The caller lost access to these tools after the set was computed: search again without them.
+            // While this search ran, the caller lost access to some tools that it found: search again without them.
             let set = within.get_or_insert_with(|| {
                 Arc::new(now.catalog.records().map(|(slot, _)| slot).collect())
             });

@@ -1,20 +1,20 @@
-//! A change of the tools of one server, as the database stores it.
+//! A change of one server, as the index passes it to the database.
 
 use std::mem;
 
 use crate::catalog::{Slot, ToolEntry};
 use crate::persist::{ServerRow, WriteMode};
 
-/// One change for the database.
+/// One change to write to the database.
 #[derive(Debug)]
 pub(super) enum ServerChange {
-    /// A server was put, with these tools.
+    /// A server was added or replaced, with these tools.
     Put(ServerRow, Vec<PutTool>),
     /// The server with this id was removed.
     Remove(String),
 }
 
-/// The data of a put tool that the tool's entry in the index does not contain.
+/// The data of an added or replaced tool that its entry in the index does not contain.
 #[derive(Debug)]
 pub(super) struct PutTool {
     pub(super) slot: Slot,

@@ -25,7 +25,8 @@ use crate::persist::IndexStore;
 use crate::text::Analyzer;
 use crate::vector::VectorTable;
 
-/// The number of segments at which a change waits for a merge.
+/// The number of keyword segments at which a change waits until a running merge has ended, because every segment makes
+/// searches slower.
 const MAX_SEGMENTS: usize = 40;
 
 /// The state shared by all handles of an index.
@@ -40,8 +41,8 @@ pub(crate) struct SharedIndex {
     pub(crate) limits: IndexLimits,
     pub(crate) history: Option<History>,
     pub(super) embedding: EmbeddingQueue,
-    /// The ids of removed servers. `resolve` still reserves them: another server's tool cannot take a name that begins
-    /// with such an id.
+    /// The ids of removed servers, which `resolve` still reserves: a tool of another server cannot take a name that
+    /// begins with such an id.
     pub(super) removed: Mutex<HashSet<String>>,
     #[cfg(feature = "sqlite")]
     pub(super) store: Option<IndexStore>,
@@ -120,7 +121,8 @@ impl SharedIndex {
             self.store_changes(&now, notes.unwrap_or_default(), embedded);
             self.store_segments(&mut writer, &now, changed_documents);
         }
-        // Release the slots only now: searches in the old snapshot must not find other tools under these numbers.
+        // Release the slots only after the publication. Otherwise, searches in the old snapshot could find other tools
+        // under these numbers.
         writer.slots.release(freed);
         writer.servers.release(servers_freed);
         self.start_merge(&mut writer);
@@ -137,7 +139,7 @@ impl SharedIndex {
         }
     }
 
-    /// Publishes vectors that were computed in the background, without any other change.
+    /// Publishes a snapshot in which only the vectors differ, which were computed in the background.
     pub(crate) fn set_vectors(&self, change: impl FnOnce(&mut Snapshot)) {
         let _writer = self.writer();
         let mut next = Snapshot::clone(&self.snapshot());
@@ -155,7 +157,7 @@ impl SharedIndex {
     }
 
     fn writer(&self) -> MutexGuard<'_, IndexWriter> {
-        // A lock that is poisoned by a panic can be used: the panic of a change only leaks some slots.
+        // The writer is usable after a panic in a change, which only leaks some slots.
         self.writer.lock()
     }
 
@@ -164,7 +166,8 @@ impl SharedIndex {
         self.embedder.as_ref().is_some_and(|embedder| embedder.cost() != Cost::Small)
     }
 
-    /// If there are too many segments, starts a merge on another thread.
+    /// Applies the result of a merge of keyword segments that has ended. Then starts another merge on a thread if there
+    /// are too many segments.
     fn start_merge(self: &Arc<Self>, writer: &mut IndexWriter) {
         if let Some(pending_merge) = &writer.pending_merge {
             let segments = self.snapshot().keywords.as_ref().map_or(0, KeywordReader::segments);
@@ -191,7 +194,7 @@ impl SharedIndex {
     }
 }
 
-/// The data of a merge thread; it does not keep the index alive.
+/// The data of a merge thread. Its reference to the index is weak, so the thread does not keep the index alive.
 struct MergeWorker {
     pending_merge: Arc<PendingMerge>,
     index: Weak<SharedIndex>,

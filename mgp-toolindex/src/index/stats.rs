@@ -9,7 +9,7 @@ use crate::keyword::KeywordReader;
 use crate::vector::VectorTable;
 
 /// The maximum number of keywords that are exported for a tool that has no keywords of its own.
-const KEYWORDS: usize = 12;
+const MAX_KEYWORDS: usize = 12;
 
 /// Statistics of an index.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -93,7 +93,7 @@ impl ToolIndex {
         if keywords.is_empty() {
             let text = format!("{} {}", tool.name(), tool.description().unwrap_or_default());
             keywords = self.shared.analyzer.query(&text).raw;
-            keywords.truncate(KEYWORDS);
+            keywords.truncate(MAX_KEYWORDS);
         }
         entry.keywords = keywords.into();
         entry.security = tool.security().cloned().map(Lenient::Valid);

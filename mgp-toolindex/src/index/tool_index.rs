@@ -158,7 +158,8 @@ impl ToolIndex {
         }
     }
 
-    /// Returns whether a tool's name begins with the id of another server that is, or was, in the index.
+    /// Returns whether a tool's name begins with the id of another server that is, or was, in the index; such a name
+    /// belongs to that server.
     fn is_name_of_another(&self, catalog: &Catalog, slot: Slot, name: &str) -> bool {
         let own = catalog.server_of(slot).and_then(|number| catalog.server(number));
         let own = own.map(|own| &*own.server.id);

@@ -20,7 +20,8 @@ const MAX_SETS: usize = 64;
 /// The maximum number of words of an input or output type that the index looks up.
 const MAX_TYPE_WORDS: usize = 6;
 
-/// The age at which a set of allowed tools is computed again, because grants can also expire with time.
+/// The age at which a set of allowed tools is computed again, because the right to call a tool can also expire without
+/// a change.
 const ALLOWED_TTL: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Default)]
@@ -45,7 +46,7 @@ struct CachedSet {
 }
 
 impl ToolSets {
-    /// Returns the tools that pass a filter; `None` means all.
+    /// Returns the set of the tools that pass a filter; `None` means all tools.
     pub(crate) fn filter(
         &self,
         now: &Snapshot,
@@ -76,8 +77,8 @@ impl ToolSets {
         Ok(Some(set))
     }
 
-    /// Returns the tools that the caller is allowed to call; `None` means all tools. Without a cache key, only the
-    /// tools in `within` are checked and returned.
+    /// Returns the set of the tools that the caller is allowed to call; `None` means all tools. If the policy gives no
+    /// cache key, only the tools in `within` are checked and returned.
     pub(crate) fn allowed(
         &self,
         now: &Snapshot,
@@ -106,7 +107,7 @@ impl ToolSets {
         }
         let set = Arc::new(update_set(now, before.as_ref(), allows));
         match before {
-            // Most decisions were copied from the older set, so the new set gets the age of the older set.
+            // The new set has decisions that were copied from the older set, so it also gets the age of that set.
             Some(before) => {
                 self.allowed.lock().replace(&key, &set, now.generation, before.computed_at);
             }
@@ -133,7 +134,7 @@ fn kinds(
         let mut any = Bitmap::with_len(now.catalog.reach());
         for kind in wanted {
             let mut all: Option<Bitmap> = None;
-            // The number of words is limited, because each word needs a set as large as the index; a real type has few
+            // Read only the first words of a type: each word needs a set as large as the index, and real types have few
             // words.
             for word in kind_words(sign, kind, analyzer).into_iter().take(MAX_TYPE_WORDS) {
                 let Some(reader) = &now.keywords else { break };
@@ -165,9 +166,10 @@ fn retain(set: &mut Bitmap, catalog: &Catalog, mut passes: impl FnMut(&Record) -
     }
 }
 
-/// Computes the set of tools that `passes` accepts; for chunks that have not changed, copies the bits of an older set.
+/// Computes the set of tools that `passes` accepts. `before` is an older set of the same kind; its bits are copied for
+/// chunks of the catalogue that have not changed since.
 ///
-/// A set that is newer than the snapshot is ignored: a search that began before a change might get a set that was
+/// A set that is newer than the snapshot is ignored. A search that began before a change can get such a set, if it was
 /// computed after the change.
 fn update_set(
     now: &Snapshot,

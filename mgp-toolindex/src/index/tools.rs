@@ -18,7 +18,7 @@ const MIN_LARGE_BYTES: u64 = 8 << 20;
 /// The result of counting some tools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CountProgress {
-    /// This many tools were counted; more might be left.
+    /// This many tools were counted; there might be more to count.
     Some(usize),
     /// All tools had already been counted.
     All,
@@ -91,7 +91,7 @@ impl ToolIndex {
         }
         let texts: Vec<String> = tools.iter().map(|tool| lean::lean(tool.definition())).collect();
         let (counts, exactness) = TokenCounter::count_all(&texts);
-        // Do not store an upper bound as a count, because it would never be corrected.
+        // Stop here: an upper bound that is stored as a count would never be corrected.
         if exactness != Exactness::Exact {
             return CountProgress::Failed;
         }

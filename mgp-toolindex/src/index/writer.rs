@@ -18,10 +18,10 @@ pub(crate) struct IndexWriter {
     pub(super) slots: NumberAllocator,
     pub(super) servers: NumberAllocator,
     securities: Interner<ToolSecurity>,
-    /// The number of documents that have changed since the segments were stored.
+    /// The number of documents that have changed since the keyword segments were stored in the database.
     #[cfg(feature = "sqlite")]
     pub(super) unstored_documents: usize,
-    /// The segment merge that is running or waits to be applied.
+    /// The merge of keyword segments that is running, or whose result is not applied yet.
     pub(super) pending_merge: Option<Arc<PendingMerge>>,
 }
 
@@ -53,7 +53,7 @@ impl IndexWriter {
         }
     }
 
-    /// Returns a shared object for equal metadata, because most tools have one of a few values.
+    /// Returns the object that all tools with equal metadata share; most tools have one of a few values.
     pub(super) fn security(&mut self, security: ToolSecurity) -> Arc<ToolSecurity> {
         match serde_json::to_string(&security) {
             Ok(key) => self.securities.get(&key, || Arc::new(security)),

@@ -30,10 +30,11 @@ const MAX_NAME_WORDS: usize = 8;
 /// The maximum number of words of a query that are compared one by one with the words of names.
 const MAX_WORDS: usize = 12;
 
-/// The maximum number of tools whose names contain a word; more frequent words are skipped.
+/// The maximum number of tools whose names may contain a word that is considered; more frequent words are skipped.
 const MAX_TOOLS: u64 = 20_000;
 
-/// The score of a name whose words all match the query one by one; a name that matches as a whole scores 1.
+/// The score of a tool whose name has every word of the query, if the words are compared one by one. A name that
+/// matches the query as a whole scores 1.
 const WORDS_SHARE: f32 = 0.9;
 
 /// The indexed words of names that are similar to one word of the query.
@@ -48,14 +49,15 @@ struct SimilarWords {
 /// A word that a misspelled word may mean.
 struct Correction {
     word: String,
-    /// The number of changes, and whether the word is not English; the least distance is the best.
+    /// The number of changed letters, and `true` if the word is not English. The correction with the least value is the
+    /// best.
     distance: (usize, bool),
     /// The number of tools whose names have the word.
     tools: usize,
 }
 
 impl KeywordReader {
-    /// Returns the tools with names similar to the words; the score is the similarity, up to 1.
+    /// Returns the tools whose names are similar to the words of a query; the score is the similarity, up to 1.
     pub(crate) fn fuzzy(
         &self,
         words: &QueryWords,
@@ -94,8 +96,8 @@ impl KeywordReader {
         Ok(top.into_sorted())
     }
 
-    /// Finds indexed words of names that are similar to a word. If a tool in `within` has the word itself, returns only
-    /// that word, because it was probably not misspelled.
+    /// Finds the words in names of tools that are similar to a word. If a tool in `within` has the word itself, returns
+    /// only this word, because it was probably not misspelled.
     fn similar(&self, word: &str, within: Option<&Bitmap>) -> Result<SimilarWords, IndexError> {
         let (mut found, mut tools) = (Vec::new(), 0);
         for (at, segment) in self.segments.iter().enumerate() {
@@ -163,7 +165,8 @@ impl KeywordReader {
         let mut best: Option<Correction> = None;
         for (term, similar) in candidates {
             let other: Vec<char> = term.chars().collect();
-            // A short word with a letter that the other lacks is mostly another word: `mapo` is not `maps`.
+            // A short word with a letter that the other word lacks is usually a different word: `mapo` does not mean
+            // `maps`.
             let is_other_word = letters.len() == MIN_LETTERS
                 && letters.iter().any(|letter| !other.contains(letter));
             if is_other_word || other.len() < MIN_LETTERS || !have_same_beginning(&letters, &other)
@@ -235,7 +238,8 @@ fn similarity(word: &[char], other: &str) -> f32 {
     1.0 - changes(word, &other) as f32 / longer as f32
 }
 
-/// Returns the number of letters to insert, delete, replace or swap with their neighbour.
+/// Returns the number of letters to insert, delete, replace or swap with their neighbour to convert one word to the
+/// other.
 fn changes(a: &[char], b: &[char]) -> usize {
     let mut before = vec![0; b.len() + 1];
     let mut last: Vec<usize> = (0..=b.len()).collect();

@@ -14,10 +14,10 @@ const MERGE_FACTOR: usize = 4;
 /// The size, in documents, up to which all segments are in the same class.
 const MIN_CLASS_SIZE: u32 = 2_000;
 
-/// The ratio between the largest and the smallest segment of a class.
+/// The maximum ratio between the sizes of the largest and the smallest segment of a class.
 const CLASS_RATIO: u32 = 4;
 
-/// A segment is merged if more than one document in this many of its documents is deleted.
+/// A segment is merged if more than one in this many of its documents is deleted.
 const MAX_DELETED_RATIO: u32 = 4;
 
 pub(crate) struct Merge {

@@ -24,7 +24,7 @@ pub(super) struct PostingsBuilder {
     terms: HashMap<Box<str>, u32, ahash::RandomState>,
     lists: Vec<WordPostings>,
     posts: PostingChunks,
-    /// The length of each document, encoded in a byte.
+    /// The number of words of each document, rounded and encoded in a byte.
     lengths: Vec<u8>,
     /// The number of words in all documents.
     total: u64,
@@ -32,7 +32,7 @@ pub(super) struct PostingsBuilder {
     letters: usize,
 }
 
-/// The postings of a word, a linked list.
+/// The postings of a word, as a linked list in [`PostingChunks`].
 struct WordPostings {
     first: u32,
     last: u32,
@@ -45,7 +45,7 @@ struct PostingChunks {
     len: usize,
 }
 
-/// A document that contains a word, and the number of times.
+/// A document that contains a word, and the number of times that it does.
 struct Posting {
     doc: u32,
     times: u32,

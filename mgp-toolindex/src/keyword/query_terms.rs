@@ -15,7 +15,8 @@ use crate::catalog::{Bitmap, Slot};
 use crate::error::IndexError;
 use crate::text::{Field, QueryWords};
 
-/// The ratio of postings to wanted documents above which seeking each document is faster than scanning all postings.
+/// If a word has more than this many postings per wanted document, seeking each document is faster than scanning all
+/// postings.
 const SEEK_RATIO: u32 = 40;
 
 #[derive(Debug)]
@@ -30,7 +31,7 @@ struct QueryTerm {
     field: Field,
     /// The maximum score that the word can contribute.
     weight: f32,
-    /// The postings in each segment.
+    /// For each segment, the location of the word's postings; `None` if the segment does not contain the word.
     postings: Vec<Option<TermInfo>>,
 }
 
@@ -96,17 +97,6 @@ impl<'a> QueryTerms<'a> {
     /// the scores of the second word, and so on.
     pub(crate) fn each(&self, slots: &[Slot]) -> Result<Vec<f32>, IndexError> {
         let mut scores = vec![0.0; slots.len() * self.words.len()];
-        self.visit(slots, |word, at, score| scores[word * slots.len() + at] = score)?;
-        Ok(scores)
-    }
-
-    /// Calls `visitor` for each word and each of these tools that contains it, with the index of the word, the position
-    /// of the tool in `slots`, and the score.
-    fn visit(
-        &self,
-        slots: &[Slot],
-        mut visitor: impl FnMut(usize, usize, f32),
-    ) -> Result<(), IndexError> {
         let mut wanted: Vec<WantedTool> = slots
             .iter()
             .enumerate()
@@ -131,7 +121,7 @@ impl<'a> QueryTerms<'a> {
                 let lengths = &*segment.body.index(word.field).lengths;
                 let mut visit = |at: usize, doc: u32, times: u32| {
                     let norm = norms[usize::from(lengths[doc as usize])];
-                    visitor(number, at, word.weight * saturated(times, norm));
+                    scores[number * slots.len() + at] = word.weight * saturated(times, norm);
                 };
                 if list.doc_freq() / SEEK_RATIO > count {
                     seek(list, tools, &mut visit);
@@ -140,10 +130,11 @@ impl<'a> QueryTerms<'a> {
                 }
             })?;
         }
-        Ok(())
+        Ok(scores)
     }
 
-    /// Calls `visit` with the index of each word that a segment contains, and with the postings of the word there.
+    /// For each word of the query that a segment contains, calls `visit` with the index of the word and its postings in
+    /// the segment.
     fn for_each_list(
         &self,
         at: usize,

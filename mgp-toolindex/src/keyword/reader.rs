@@ -23,7 +23,7 @@ pub(super) struct DocumentAddress {
 }
 
 impl DocumentAddress {
-    /// The address of a tool that is not in the index. No document has this address, because segments are numbered from
+    /// The address that means that a tool is not in the index. No document has it, because segments are numbered from
     /// one.
     pub(super) const NONE: Self = Self { segment: 0, doc: 0 };
 }
@@ -40,7 +40,7 @@ pub(crate) struct KeywordReader {
     pub(super) addresses: ChunkedList<DocumentAddress>,
     /// The number of documents, deleted ones included.
     documents: u64,
-    /// The BM25 norm of each encoded length, for texts and for names.
+    /// The BM25 length norms, by encoded text length: one table for texts, one for names.
     norms: Arc<[[f32; 256]; 2]>,
 }
 
@@ -68,8 +68,8 @@ impl KeywordReader {
         QueryTerms::new(self, words)
     }
 
-    /// Returns whether a word occurs in a tool of `within`. Other tools do not count, because the results would show
-    /// callers which words hidden tools have.
+    /// Returns whether a word occurs in a tool of `within`. Other tools do not count: callers could otherwise find out
+    /// which words occur in tools that are hidden from them.
     pub(crate) fn has_word(&self, word: &str, within: Option<&Bitmap>) -> bool {
         self.segments.iter().any(|segment| {
             let index = &segment.body.index(Field::Text).index;
@@ -80,7 +80,7 @@ impl KeywordReader {
 
     /// Returns the inverse document frequency of a word.
     pub(crate) fn idf(&self, word: &str) -> f32 {
-        let count = self.count(word, Field::Text).unwrap_or(0);
+        let count = self.count(word).unwrap_or(0);
         idf(count, self.documents)
     }
 
@@ -135,11 +135,11 @@ impl KeywordReader {
         self.documents
     }
 
-    /// Returns the number of documents that contain a word.
-    pub(super) fn count(&self, word: &str, field: Field) -> tantivy::Result<u64> {
+    /// Returns the number of documents whose texts contain a word.
+    fn count(&self, word: &str) -> tantivy::Result<u64> {
         let mut count = 0;
         for segment in &*self.segments {
-            let words: &TermDictionary = segment.body.index(field).index.terms();
+            let words: &TermDictionary = segment.body.index(Field::Text).index.terms();
             count += words.get(word)?.map_or(0, |info| u64::from(info.doc_freq));
         }
         Ok(count)

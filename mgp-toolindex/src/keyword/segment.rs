@@ -45,16 +45,17 @@ pub(super) struct SegmentBody {
     pub(super) text: FieldIndex,
     pub(super) name: FieldIndex,
     pub(super) kinds: Arc<InvertedIndexReader>,
-    /// The tool of each document.
+    /// The slot of the tool of each document.
     pub(super) slots: Box<[Slot]>,
-    /// `false` after a merge that removed documents, because the total number of words is then an estimate.
+    /// `true` if the total number of words is exact; `false` after a merge that removed documents, when it is an
+    /// estimate.
     pub(super) is_exact: bool,
 }
 
 /// The postings of a field, and the lengths of its texts.
 pub(super) struct FieldIndex {
     pub(super) index: Arc<InvertedIndexReader>,
-    /// The length of each document, encoded in a byte.
+    /// The number of words of each document, rounded and encoded in a byte.
     pub(super) lengths: Box<[u8]>,
 }
 
@@ -82,7 +83,7 @@ impl Format {
             .set_fieldnorms(false);
         let kinds = TextOptions::default().set_indexing_options(kinds);
         let kinds = fields.add_text_field("kinds", kinds);
-        // No text is stored, so tantivy's compression thread would have nothing to do.
+        // Start no compression thread of tantivy, because no text is stored that it could compress.
         let settings =
             IndexSettings { docstore_compress_dedicated_thread: false, ..IndexSettings::default() };
         Self { schema: fields.build(), settings, text, name, kinds }
@@ -152,7 +153,7 @@ impl Format {
         }
     }
 
-    /// Opens a segment that was written before; `slots` has the tool of each of its documents.
+    /// Opens a segment that was written before; `slots` has the slot of the tool of each document.
     pub(super) fn read(&self, segment: Segment, slots: Vec<Slot>) -> tantivy::Result<SegmentBody> {
         let reader = SegmentReader::open(&segment)?;
         if reader.max_doc() as usize != slots.len() {

@@ -25,10 +25,10 @@ const MAX_WAITING_BATCHES: usize = 2;
 /// The size in memory at which a segment is closed and the next one begun.
 const MAX_BATCH_BYTES: usize = 14_000_000;
 
-/// A function that splits a tool into words; it can run on any thread.
+/// A function that creates the document of a tool by splitting its texts into words; it can run on any thread.
 pub(crate) type MakeDocument = Box<dyn FnOnce(&mut Indexer) -> Document + Send>;
 
-/// A document to index: its number within the change, the slot of its tool, and the function that makes the document.
+/// A document to index: its number within the current change, the slot of its tool, and the function that creates it.
 pub(super) type DocumentJob = (u32, Slot, MakeDocument);
 
 /// The segments that a change is building.
@@ -36,15 +36,15 @@ pub(super) type DocumentJob = (u32, Slot, MakeDocument);
 pub(super) enum Building {
     #[default]
     Idle,
-    /// The segments are built by the thread of the caller.
+    /// The segments are built on the thread of the caller, because there are few documents.
     Inline(Box<SegmentBuilder>),
-    /// The segments are built by threads.
+    /// The segments are built on separate threads.
     Threads(BuilderThreads),
 }
 
 pub(super) struct BuiltSegment {
     pub(super) body: SegmentBody,
-    /// The number of each document within the change.
+    /// The number that each document of the segment has within the current change.
     pub(super) numbers: Vec<u32>,
 }
 
@@ -144,8 +144,8 @@ impl SegmentBuilder {
         jobs: &Mutex<Receiver<Vec<DocumentJob>>>,
     ) -> tantivy::Result<Vec<BuiltSegment>> {
         loop {
-            // A thread holds the lock while it waits for a batch; meanwhile the other threads wait for the lock. This
-            // is intended.
+            // A thread intentionally holds the lock while it waits for a batch: the others wait for the lock in the
+            // meantime.
             let next = jobs.lock().recv();
             match next {
                 Ok(jobs) => self.add(jobs)?,

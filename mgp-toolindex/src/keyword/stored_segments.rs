@@ -34,7 +34,7 @@ const FILES: [SegmentComponent; FILE_COUNT] = [
 /// opened.
 const MAX_STORED_BYTES: usize = 128 << 20;
 
-/// The slot of a document to which no tool has been assigned yet.
+/// The value in place of a slot for a document that is not assigned to a tool yet.
 const NO_SLOT: u32 = u32::MAX;
 
 /// Returns a key that identifies everything that determines the stored words: the version of the analyser, the limits,
@@ -48,7 +48,7 @@ pub(crate) fn key(limits: TextLimits) -> String {
 #[derive(Debug, Default)]
 pub(super) struct StoredSegments {
     segments: Vec<StoredSegment>,
-    /// The document of each tool; an entry is removed once its tool was restored.
+    /// The document of each tool, by the hash of the tool; an entry is removed once its tool was restored.
     documents: FxHashMap<ToolHash, StoredDocument>,
 }
 
@@ -58,7 +58,7 @@ pub(crate) struct StoredDocument {
     doc: usize,
 }
 
-/// A stored segment whose documents have no slots yet.
+/// A stored segment whose documents are not yet assigned to slots of the index.
 struct StoredSegment {
     built: BuiltSegment,
     hashes: Vec<ToolHash>,
@@ -97,12 +97,12 @@ impl StoredSegments {
         self.segments.push(segment);
     }
 
-    /// Removes and returns the document of a tool.
+    /// Removes and returns the stored document of the tool with this hash.
     pub(super) fn take(&mut self, hash: &ToolHash) -> Option<StoredDocument> {
         self.documents.remove(hash)
     }
 
-    /// Sets the tool of a document, and the number of the document within the change.
+    /// Assigns a stored document to the slot of its tool, and sets its number within the current change.
     pub(super) fn put(&mut self, at: StoredDocument, slot: Slot, number: u32) {
         if let Some(StoredSegment { built, .. }) = self.segments.get_mut(at.segment) {
             (built.body.slots[at.doc], built.numbers[at.doc]) = (slot, number);

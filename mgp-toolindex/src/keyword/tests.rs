@@ -110,7 +110,7 @@ fn a_rolled_back_change_is_never_committed() {
     writer.roll_back();
     let next = apply(&mut writer, &[], vec![(2, document("paint_file", ""))]);
     assert_eq!(ask(&next, "file"), [0, 2]);
-    // If there are several steps for a tool, the last one is effective.
+    // If a change has several steps for a tool, only the last one counts.
     let steps = [(3, "one_cat"), (3, "two_dogs")];
     let steps = steps.map(|(slot, name)| [Step::Remove(slot), Step::Add(slot, document(name, ""))]);
     writer.write(steps.into_iter().flatten().collect()).unwrap();
@@ -157,7 +157,7 @@ fn threads_build_the_same_as_the_caller() {
     for start in [100, 200, 300, 400, 500, 600] {
         one = apply(&mut tools, &[], many(start..start + 100));
     }
-    // The last step of a tool is effective, even if other threads processed its earlier steps.
+    // Only the last step for a tool counts, even if other threads processed the earlier ones.
     for batch in [many(0..300), many(300..600), many(600..700), many(40..50)] {
         let steps = batch.into_iter().flat_map(|(slot, make)| {
             let gone = (40..50).contains(&slot).then_some(Step::Remove(slot));
@@ -168,7 +168,8 @@ fn threads_build_the_same_as_the_caller() {
     let other = address.commit().unwrap();
     assert_eq!(found(&other, &own(45)).len(), 1);
     assert_eq!(found(&other, "words").len(), 700);
-    // Deleted documents affect scores until a merge removes them, so scores are compared with an index without them.
+    // Compare the scores with those of an index without deleted documents, because these affect scores until a merge
+    // removes them.
     let mut other = KeywordWriter::new();
     for batch in [many(0..400), many(400..700)] {
         let steps = batch.into_iter().map(|(slot, make)| Step::Add(slot, make));

@@ -9,11 +9,11 @@ use tantivy_fst::Automaton;
 /// The maximum number of edits between a word and its misspelling.
 const MAX_CHANGES: usize = 2;
 
-/// The number of positions at which a letter of one word can match in the other: it can be shifted by up to
-/// [`MAX_CHANGES`] positions in either direction.
+/// The number of prefixes of the word with which the letters read so far are compared. A prefix can be up to
+/// [`MAX_CHANGES`] letters shorter or longer than what was read; any other prefix has too great a distance.
 const BAND: usize = 2 * MAX_CHANGES + 1;
 
-/// The value for every distance greater than [`MAX_CHANGES`].
+/// The value that represents every distance greater than [`MAX_CHANGES`].
 const TOO_MANY: u8 = 100;
 
 /// An automaton for words in which at most `max` letters are missing, wrong, added or swapped with their neighbour.
@@ -23,17 +23,17 @@ pub(super) struct TypoAutomaton {
     max: u8,
 }
 
-/// The state after some bytes of a word.
+/// The state of the automaton after some bytes of an indexed word.
 #[derive(Clone, Debug)]
 pub(super) struct TypoState {
     /// The edit distance between the letters read so far and each prefix of the word whose length is within the band.
     row: [u8; BAND],
-    /// The row before the last letter was read.
+    /// The value of `row` before the last letter was read.
     before: [u8; BAND],
     /// The number of letters read.
     read: usize,
     last: char,
-    /// The bits of a letter that was read only partly, and the number of its missing bytes.
+    /// The bits of a character of which only some bytes were read, and the number of its missing bytes.
     begun: (u32, u8),
 }
 
@@ -54,7 +54,7 @@ impl TypoAutomaton {
         let mut row = [TOO_MANY; BAND];
         for band in 0..BAND {
             let Some(field) = self.field(band, read) else { continue };
-            // Compared with the empty prefix, every letter that was read is one edit.
+            // The distance to the empty prefix is the number of letters that were read.
             let mut differ =
                 if field == 0 { u8::try_from(read).unwrap_or(TOO_MANY) } else { TOO_MANY };
             if field > 0 {

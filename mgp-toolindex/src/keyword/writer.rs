@@ -13,7 +13,8 @@ use super::stored_segments::{StoredDocument, StoredSegments};
 use crate::catalog::{ChunkedList, Slot};
 use crate::error::IndexError;
 
-/// The maximum number of documents of an index that a commit merges as a whole; this takes a millisecond or two.
+/// The maximum number of documents up to which a commit merges the whole index at once; this takes a millisecond or
+/// two.
 const MAX_DOCUMENTS_MERGED_AT_ONCE: u32 = 200;
 
 /// The writer of the keyword index. Between two changes it only holds data that it shares with readers.
@@ -23,11 +24,11 @@ pub(crate) struct KeywordWriter {
     addresses: ChunkedList<DocumentAddress>,
     /// The number of the newest segment.
     last: u32,
-    /// The segments of the current change.
+    /// The builder of the new segments of the current change.
     building: Building,
-    /// For each changed tool, the number of its newest document within the change; `None` if the tool is removed.
+    /// For each tool in the current change, the number of its newest document; `None` if the change removes the tool.
     latest: FxHashMap<Slot, Option<u32>>,
-    /// The count of documents in the current change, which is also the number of its next document.
+    /// The number of documents in the current change so far, which is also the number of its next document.
     documents: u32,
     /// The stored segments that the current change restores.
     #[cfg(feature = "sqlite")]
@@ -123,7 +124,7 @@ impl KeywordWriter {
         Ok(self.reader())
     }
 
-    /// Drops the current change.
+    /// Discards the steps of the current change.
     pub(crate) fn roll_back(&mut self) {
         self.building = Building::Idle;
         self.latest = FxHashMap::default();
@@ -191,7 +192,8 @@ impl KeywordWriter {
         IndexSegment::new(self.last, body)
     }
 
-    /// Adds a segment; documents that were replaced by a later step are deleted immediately.
+    /// Adds a segment, and deletes its documents for which `counts` is false: they were replaced or removed while the
+    /// segment was built.
     fn insert(&mut self, mut segment: IndexSegment, counts: impl Fn(usize) -> bool) {
         for doc in 0..segment.documents() {
             if counts(doc as usize) {

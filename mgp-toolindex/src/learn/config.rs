@@ -11,13 +11,14 @@ use mgp_types::service::{Principal, TenantId};
 #[non_exhaustive]
 #[must_use]
 pub struct HistoryConfig {
-    /// Determines whose queries and calls improve a subject's searches. Default: [`HistoryScope::Subject`].
+    /// The subjects or agents whose queries and calls improve a subject's searches. Default: [`HistoryScope::Subject`].
     pub scope: HistoryScope,
     /// The parts of a query that are stored. Default: [`Retention::Text`].
     pub retention: Retention,
     /// The maximum number of queries in total. Default: 65,536.
     pub max_queries: usize,
-    /// The maximum number of queries of one subject, or with [`HistoryScope::Agent`] of one agent. Default: 10,000.
+    /// The maximum number of queries of one subject; with [`HistoryScope::Agent`], of one agent of a subject. Default:
+    /// 10,000.
     pub max_queries_per_ranking: usize,
     /// The maximum number of queries of one subject after which the same tool was called. Default: 64.
     pub max_queries_per_tool: usize,
@@ -53,7 +54,8 @@ pub enum Retention {
     /// The first 1,024 bytes of the text, the hashes of the words, and the vector.
     #[default]
     Text,
-    /// The hashes of the words, and the vector. A vector roughly reveals the meaning of a text.
+    /// The hashes of the words, and the vector. A vector roughly reveals the meaning of a text. A text is in memory
+    /// until its vector is computed.
     Vector,
     /// The hashes of the words.
     ///
@@ -86,7 +88,7 @@ pub enum Erase<'a> {
     Tenant(&'a TenantId),
 }
 
-/// The size of a history.
+/// The numbers of queries, vectors and tools in a history.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HistoryStats {
@@ -119,7 +121,7 @@ impl HistoryConfig {
         Self::default()
     }
 
-    /// Sets whose queries and calls improve a subject's searches.
+    /// Sets the subjects or agents whose queries and calls improve a subject's searches.
     pub fn scope(mut self, scope: HistoryScope) -> Self {
         self.scope = scope;
         self

@@ -13,9 +13,10 @@ use mgp_types::service::BoxFuture;
 use mgp_types::store::sql::{Connection, params};
 use mgp_types::store::{Db, StoreError};
 use mgp_types::sync::{Mutex, RwLock};
+use rustc_hash::FxHashSet;
 
 use super::config::{Erase, HistoryConfig, HistoryScope, Retention};
-use super::history::{History, HistoryState};
+use super::history::{FlagGuard, History, HistoryState};
 use super::query::{HashKey, Owner, QueryKey, WordHash};
 use super::table::{HistoryTable, NewQuery};
 use super::unmet::{UnmetCounts, UnmetKey};
@@ -54,12 +55,12 @@ const OF_AGENT: &str = "WHERE tenant = ?1 AND subject = ?2";
 const OF_SUBJECT: &str = "WHERE tenant = ?1
     AND (subject = ?2 OR substr(subject, 1, length(?2) + 1) = ?2 || char(31))";
 
-/// The condition for the rows that a history uses; ?1 is true with [`HistoryScope::Agent`]. With another scope, rows of
-/// agents are left out: the agents of one subject must not count as several subjects.
+/// The condition for the rows that a history uses; `?1` is true with [`HistoryScope::Agent`]. With any other scope, the
+/// rows of single agents are left out: the agents of one subject would otherwise count as several subjects.
 const USED: &str = "WHERE (?1 OR instr(subject, char(31)) = 0)";
 
-/// The statement that stores a query. A stored vector is kept if the new one is null: a history without an embedder
-/// has no vectors, but a later history with the same embedder uses the stored vector.
+/// The statement that stores a query. If the query has no vector now, because the history has no embedder, a vector
+/// that was stored earlier is kept for a later history with that embedder.
 const STORE_QUERY: &str = "
     INSERT INTO toolindex_history VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
     ON CONFLICT (key) DO UPDATE SET
@@ -76,13 +77,14 @@ type WriteFuture = BoxFuture<'static, Result<(), StoreError>>;
 
 pub(super) struct HistoryDatabase {
     db: Db,
-    /// A lock that is held while a write or an erasure is prepared and passed to the database, to keep their order.
+    /// A lock that is held while a write or an erasure is prepared and passed to the database, so that they are passed
+    /// on in the order in which they were prepared.
     order: Mutex<()>,
-    /// A lock that is held until a write has finished.
+    /// A lock that is held while a write runs, until it has finished.
     writing: tokio::sync::Mutex<()>,
     is_writing: AtomicBool,
-    /// The vectors read from the database. Once an embedder is set, the vectors of its model are restored, and the
-    /// others dropped.
+    /// The vectors that were read from the database. Once an embedder is set, those of its model are moved to the
+    /// table, and the others are dropped.
     vectors: Mutex<Vec<StoredVector>>,
 }
 
@@ -92,7 +94,7 @@ struct StoredVector {
     row: Vec<i8>,
 }
 
-/// A query to write; if it has no body, the stored query is deleted.
+/// A query to write. Without a body, the stored query is deleted.
 struct QueryRow {
     key: QueryKey,
     body: Option<QueryBody>,
@@ -149,12 +151,13 @@ impl History {
                 vectors.push(StoredVector { key, model, row });
             }
         }
-        table.changed = Some(table.changed.take().unwrap_or_default());
+        table.changed = Some(FxHashSet::default());
         let unmet = db.read(move |conn| load_unmet(conn, scope)).await?;
         let mut state = HistoryState::new(table, secret);
         for (key, counts) in unmet {
             state.unmet.lock().restore(key, counts);
         }
+        state.unmet.lock().track_changes();
         state.database = Some(HistoryDatabase {
             db,
             order: Mutex::default(),
@@ -204,9 +207,10 @@ impl History {
         }
         let this = self.clone();
         drop(runtime.spawn(async move {
-            // The flag `is_writing` is cleared before the next check, so that changes during the check are not missed.
+            // Clear the flag `is_writing` before the next check for changes, so that changes during the check are not
+            // missed.
             if let Some(database) = &this.0.database {
-                let _guard = WritingGuard(&database.is_writing);
+                let _guard = FlagGuard(&database.is_writing);
                 if let Err(error) = this.flush().await {
                     tracing::warn!(%error, "usage history write failed");
                     return;
@@ -218,7 +222,7 @@ impl History {
 }
 
 impl HistoryDatabase {
-    /// Erases data in memory immediately, and in the database once the returned future is ready.
+    /// Erases data in memory immediately. In the database, it is erased once the returned future is ready.
     pub(super) fn erase(
         &self,
         table: &RwLock<HistoryTable>,
@@ -273,20 +277,18 @@ impl HistoryDatabase {
         read.await
     }
 
-    /// Restores the stored vectors that were computed by the embedder's model.
-    pub(super) fn restore_vectors(&self, state: &HistoryState) {
-        let Some(embedder) = state.embedder() else { return };
+    /// Restores the stored vectors that were computed by this model, and drops the others.
+    pub(super) fn restore_vectors(&self, table: &mut HistoryTable, model: &str) {
         let vectors = std::mem::take(&mut *self.vectors.lock());
-        let mut table = state.table.write();
         for StoredVector { key, row, .. } in
-            vectors.into_iter().filter(|vector| vector.model == embedder.model())
+            vectors.into_iter().filter(|vector| vector.model == model)
         {
             table.restore(key, &row);
         }
     }
 
-    /// Passes some changed queries and unmet searches to the database. Returns their keys and the future of the write,
-    /// or `None` if nothing has changed.
+    /// Passes a batch of changed queries, and the unmet searches, to the database. Returns their keys and the future of
+    /// the write, or `None` if nothing has changed.
     fn start_write(
         &self,
         state: &HistoryState,
@@ -493,13 +495,4 @@ fn hashes(words: &[u8]) -> Vec<WordHash> {
         .chunks_exact(8)
         .filter_map(|word| Some(WordHash::from_le_bytes(word.try_into().ok()?)))
         .collect()
-}
-
-/// A guard that clears the flag `is_writing` when it is dropped, also after a panic.
-struct WritingGuard<'a>(&'a AtomicBool);
-
-impl Drop for WritingGuard<'_> {
-    fn drop(&mut self) {
-        self.0.store(false, Ordering::Release);
-    }
 }

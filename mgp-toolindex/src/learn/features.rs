@@ -8,25 +8,28 @@ use super::table::HistoryTable;
 
 /// The maximum number of past queries that vote for tools; the most similar queries are taken.
 const MAX_VOTERS: usize = 12;
-/// The vote of a past query is its similarity to the power of this exponent.
+/// The exponent of votes: the vote of a past query is its similarity to this power, so the most similar queries
+/// dominate.
 const VOTE_EXPONENT: i32 = 4;
 
-/// The maximum number of past queries that are found by words, and as many again by vectors, before they are compared
-/// exactly.
+/// The maximum number of past queries that are preselected by words, and again by vectors, before all of them are
+/// compared exactly.
 const MAX_CANDIDATES: usize = 40;
 
 /// The maximum number of tools that past calls can suggest for one query.
 const MAX_TOOLS: usize = 24;
 
-/// The number of average queries that every tool is assumed to have had, so that a few real queries are not decisive.
+/// The weight of the average queries that are added to the past queries of every tool, so that a few real queries are
+/// not decisive.
 const AVERAGE_QUERIES: f32 = 2.0;
 
 /// The divisor that scales the word feature to about one.
 const WORD_SCALE: f32 = 6.0;
-/// The rate at which the feature of a tool falls if its mean vector is less similar to the query than the best tool's.
+/// The exponential rate at which a tool's feature falls with the difference between the similarity of its mean vector
+/// to the query and that of the best tool.
 const MEAN_DECAY: f32 = 8.0;
 
-/// The parts of a query that are compared with past queries.
+/// A query that is looked up in the history, with the parts by which it is compared with past queries.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lookup<'a> {
     pub(super) words: &'a [WordHash],
@@ -36,7 +39,8 @@ pub(super) struct Lookup<'a> {
 }
 
 impl Lookup<'_> {
-    /// Returns the weight of a tool among the calls that followed the excluded query; 0 if no query is excluded.
+    /// Returns the weight of a tool among the calls after the excluded query, which must be subtracted; 0 if no query
+    /// is excluded.
     fn own(&self, tool: u32) -> f32 {
         self.exclude.map_or(0.0, |(_, query)| query.weight_of(tool))
     }
@@ -51,7 +55,7 @@ pub(super) struct RankedTools {
 
 /// The stored queries and tools that share words with a query.
 struct WordMatches {
-    /// For each stored query, the weight of the words that it shares with the query that is looked up.
+    /// For each stored query, the total weight of the words that it shares with the query that is looked up.
     shared: Vec<f32>,
     /// The stored queries that share a word with the query that is looked up.
     query_ids: Vec<QueryId>,
@@ -177,7 +181,7 @@ impl HistoryTable {
         found
     }
 
-    /// Returns the nearest past queries; the similarities of words and of vectors count equally.
+    /// Returns the most similar past queries, each with its similarity, in which words and vectors count equally.
     fn nearest(
         &self,
         partition: &Partition,
@@ -223,8 +227,8 @@ impl HistoryTable {
         near
     }
 
-    /// Returns, for each tool, its share of the votes of the nearest queries, and the greatest similarity of a query
-    /// after which it was called. Also returns the greatest similarity of any query.
+    /// Returns three numbers for each tool that was called after one of the nearest queries: the tool, its share of
+    /// their votes, and the greatest similarity of such a query. Also returns the greatest similarity of any query.
     fn votes(&self, near: &[(QueryId, f32)]) -> (Vec<(u32, f32, f32)>, f32) {
         let mut votes: Vec<(u32, f32, f32)> = Vec::new();
         let (mut all, mut nearest) = (f32::MIN_POSITIVE, 0.0_f32);
@@ -253,7 +257,8 @@ impl HistoryTable {
         (votes, nearest)
     }
 
-    /// Returns the similarity of the query to the mean vector of a tool's past queries.
+    /// Returns the similarity of the query to the mean vector of a tool's past queries; `own` is the weight of the
+    /// excluded query in this mean.
     fn mean(&self, lookup: Lookup<'_>, tool: u32, own: f32) -> f32 {
         let (Some(vector), Some(centres)) = (lookup.vector, &self.centres) else { return 0.0 };
         let Some(used) = self.tools.get(tool) else { return 0.0 };

@@ -24,14 +24,14 @@ use super::pending::PendingSearches;
 use super::query::{HashKey, MAX_TEXT_BYTES, Owner, QueryId};
 use super::table::{HistoryTable, NewQuery};
 use super::unmet::{UnmetSearch, UnmetSearches};
-use crate::embed::{Cost, Embedder};
+use crate::embed::{Cost, EmbedError, Embedder};
 use crate::lexicon::to_english;
 use crate::text::{Analyzer, QueryWords, truncate};
 
 /// The maximum number of stored queries from which a model is fitted.
 const MAX_EXAMPLES: usize = 256;
 
-/// The minimum probability of a call at which a tool is ranked higher.
+/// A tool is ranked higher only if the probability that it is called is at least this number.
 const MIN_SHARE: f32 = 1e-3;
 
 /// A history of queries and the tools that were called after them, which improves later searches.
@@ -62,9 +62,10 @@ pub(super) struct HistoryState {
     analyzer: Analyzer,
     embedder: RwLock<Option<Arc<dyn Embedder>>>,
     pub(super) secret: HashKey,
-    /// If set, a background task is running or about to run.
+    /// `true` while a task for background work is running, or is about to run.
     is_settling: AtomicBool,
-    /// A lock that is held while background work runs, so that a second caller waits for its result.
+    /// A lock that is held while background work runs. A second caller of [`History::settle`] waits for it, and finds
+    /// the work done.
     settling: Mutex<()>,
     #[cfg(feature = "sqlite")]
     pub(super) database: Option<HistoryDatabase>,
@@ -91,7 +92,7 @@ impl History {
     /// Creates an empty history.
     #[must_use]
     pub fn with_config(config: HistoryConfig) -> Self {
-        // Hashes that never leave the process need no secret key.
+        // The hashes of this history never leave the process, so they need no secret key.
         Self::from_state(HistoryState::new(HistoryTable::new(config), HashKey([0; 32])))
     }
 
@@ -154,7 +155,7 @@ impl History {
             id.strip_prefix(server).is_some_and(|rest| rest.starts_with('.'))
                 && !longer.any(|(end, _)| is_server(&id[..end]))
         };
-        // A set, because each owner has an entry of its own for a tool.
+        // Use a set, because the table has an entry for each owner who called a tool.
         let mut ids: BTreeSet<String> = {
             let table = self.0.table.read();
             table.tools.iter().map(|called| called.id.to_string()).collect()
@@ -297,10 +298,11 @@ impl History {
             let has_vectors = table.config.retention != Retention::Words;
             table.set_dimensions(dimensions.filter(|_| has_vectors));
             *known = embedder;
-        }
-        #[cfg(feature = "sqlite")]
-        if let Some(database) = &self.0.database {
-            database.restore_vectors(&self.0);
+            // Restore stored vectors while the lock is held, so that background work does not compute them again.
+            #[cfg(feature = "sqlite")]
+            if let (Some(database), Some(embedder)) = (&self.0.database, &*known) {
+                database.restore_vectors(&mut table, embedder.model());
+            }
         }
         self.start_due_work();
     }
@@ -345,7 +347,7 @@ impl History {
         self.0.table.read().config.retention
     }
 
-    /// Starts pending work: on another thread if there is a runtime, otherwise on this thread.
+    /// Starts background work if any is pending: on another thread if there is a runtime, otherwise on this thread.
     pub(super) fn start_due_work(&self) {
         #[cfg(feature = "sqlite")]
         self.write_soon();
@@ -354,8 +356,19 @@ impl History {
         }
         let this = self.clone();
         let settle = move || {
-            let _guard = SettlingGuard(&this.0.is_settling);
-            this.settle();
+            let before = this.0.table.read().changes;
+            {
+                let _guard = FlagGuard(&this.0.is_settling);
+                this.settle();
+            }
+            // Write the vectors that were computed to the database.
+            #[cfg(feature = "sqlite")]
+            this.write_soon();
+            // The flag `is_settling` is already cleared at this check, so that changes during the work are not missed.
+            let is_changed = this.0.table.read().changes != before;
+            if is_changed {
+                this.start_due_work();
+            }
         };
         match tokio::runtime::Handle::try_current() {
             Ok(runtime) => drop(runtime.spawn_blocking(settle)),
@@ -370,22 +383,43 @@ impl History {
 
     fn embed_missing(&self) {
         let Some(embedder) = self.0.embedder() else { return };
-        let mut after = None;
+        let (mut after, mut is_logged) = (None, false);
         loop {
             let next = {
                 let table = self.0.table.read();
                 table.without_vector(after).and_then(|query_id| {
-                    let query = table.queries.get(query_id)?;
-                    Some((query_id, query.key, query.text.clone()?))
+                    let (key, text) = table.text_to_embed(query_id)?;
+                    Some((query_id, key, text))
                 })
             };
             let Some((query_id, key, text)) = next else { return };
             after = Some(query_id);
-            let Ok(vector) = embedder.embed(&to_english(&text)) else { return };
+            let vector = match embedder.embed(&to_english(&text)) {
+                Ok(vector) => Some(vector),
+                Err(EmbedError::Unavailable { .. }) => {
+                    self.0.table.write().drop_kept_texts();
+                    return;
+                }
+                Err(error) => {
+                    // Log only one failure, because an encoder that is out of order fails on each of many queries.
+                    if !mem::replace(&mut is_logged, true) {
+                        tracing::warn!(%error, "embedding failed; past queries are compared by their words only");
+                    }
+                    None
+                }
+            };
             let mut table = self.0.table.write();
-            // The query may have been removed in the meantime, and its number assigned to another query.
+            // If another embedder was set in the meantime, drop the vectors, which could have the same length as those
+            // of the new one.
+            if self.0.embedder().is_none_or(|now| now.model() != embedder.model()) {
+                return;
+            }
+            // Check the key: the query may have been removed in the meantime, and its number assigned to another query.
             if table.queries.get(query_id).is_some_and(|query| query.key == key) {
-                table.set_vector(query_id, &vector);
+                match vector {
+                    Some(vector) => table.set_vector(query_id, &vector),
+                    None => table.leave_without_vector(query_id),
+                }
             }
         }
     }
@@ -401,7 +435,7 @@ impl History {
             let every = partition.len().div_ceil(MAX_EXAMPLES).max(1);
             partition.by_last_use.values().copied().step_by(every).collect()
         };
-        // The lock is released after each query, so that searches need not wait for all of them.
+        // Release the lock after each query, so that searches need not wait until all queries are processed.
         let examples: Vec<_> = query_ids
             .iter()
             .filter_map(|query_id| {
@@ -439,8 +473,8 @@ fn lifts_of(table: &HistoryTable, partition: &Partition, lookup: Lookup<'_>) -> 
     lifts.collect()
 }
 
-/// Returns the tools that the calls of at least two owners raise in the ranking. Each tool is raised by the second
-/// greatest of their amounts, so that no owner alone decides.
+/// Returns the tools that the past calls of at least two owners raise in the ranking. Each tool is raised by the second
+/// greatest of the owners' amounts, so that no single owner decides.
 fn agreed(of_owners: impl Iterator<Item = Vec<Lift>>) -> Vec<Lift> {
     let mut by_tool: FxHashMap<Arc<str>, (Lift, Option<Lift>)> = FxHashMap::default();
     for lift in of_owners.flatten() {
@@ -492,10 +526,10 @@ impl HistoryState {
     }
 }
 
-/// A guard that clears the flag `is_settling` when it is dropped, also after a panic.
-struct SettlingGuard<'a>(&'a AtomicBool);
+/// A guard that clears a flag when it is dropped, also after a panic.
+pub(super) struct FlagGuard<'a>(pub(super) &'a AtomicBool);
 
-impl Drop for SettlingGuard<'_> {
+impl Drop for FlagGuard<'_> {
     fn drop(&mut self) {
         self.0.store(false, Ordering::Release);
     }

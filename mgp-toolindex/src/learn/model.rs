@@ -13,16 +13,17 @@ const WEIGHTS: usize = TOOL_FEATURES + 2;
 const PRIOR: Prior<WEIGHTS> =
     Prior { weights: [1.7, 1.2, 1.6, 2.9, -1.9, 1.4, 0.6, 8.1, -3.5], strength: 0.25 };
 
-/// The factor of the share of *none of them* in the ratio from which [`Model::lift`] is computed.
+/// The weight of the share of *none of them* in [`Model::lift`]: the smaller it is, the more a tool is raised.
 const NONE_WEIGHT: f32 = 0.2;
 
-/// The scale of a lift is `LIFT_SCALE / (LIFT_LIMIT - reach)`, but at most `MOST_LIFT`. So a model with a greater reach
-/// raises tools more.
+/// The numbers from which the scale of a lift is computed: it is `LIFT_SCALE / (LIFT_LIMIT - reach)`, but at most
+/// `MOST_LIFT`. So a model with a greater reach raises tools more.
 const LIFT_SCALE: f32 = 0.1;
 const LIFT_LIMIT: f32 = 1.05;
 const MOST_LIFT: f32 = 0.8;
 
-/// The exponent of the logarithm of the ratio in a lift. It is below 1, so a lift grows more slowly than the logarithm.
+/// The power to which the logarithm in [`Model::lift`] is raised. It is below 1, so a lift grows more slowly than the
+/// logarithm.
 const LIFT_EXPONENT: f32 = 0.8;
 
 /// The number of pseudo-examples that the average in `reach` includes in addition to the stored examples. Each
@@ -36,7 +37,7 @@ const MIN_SHARE: f32 = 1e-3;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Features {
     pub(super) tools: Vec<[f32; TOOL_FEATURES]>,
-    /// The similarity of the nearest past query.
+    /// The similarity of the most similar past query.
     pub(super) nearest: f32,
 }
 
@@ -44,7 +45,7 @@ pub(super) struct Features {
 #[derive(Clone, Debug)]
 pub(super) struct Example {
     pub(super) features: Features,
-    /// The share of each tool in the calls; the rest is *none of them*.
+    /// The share of each tool in the calls after the query; the remaining share is *none of them*.
     pub(super) called: Vec<f32>,
 }
 

@@ -47,15 +47,15 @@ impl Partition {
         self.by_last_use.len()
     }
 
-    /// Returns the inverse document frequency of a word that `with` of `of` queries contain.
+    /// Returns the inverse document frequency of a word that `with` of all `of` queries contain.
     #[expect(clippy::cast_precision_loss, reason = "there are at most some ten thousand")]
     pub(super) fn idf(of: usize, with: usize) -> f32 {
         let (of, with) = (of as f32, with.min(of) as f32);
         ((of - with + 0.5) / (with + 0.5)).ln_1p()
     }
 
-    /// Returns the length of the TF-IDF vector of these words, based on `of` queries. For each word, `without` of the
-    /// queries that contain it are not counted.
+    /// Returns the length of the TF-IDF vector of these words, among `of` queries. `without` is subtracted from the
+    /// number of queries that contain each word.
     pub(super) fn length(&self, words: &[WordHash], of: usize, without: usize) -> f32 {
         let squares = words.iter().map(|word| {
             let with = self.words.get(word).map_or(0, |word| word.query_ids.len());
@@ -91,14 +91,14 @@ impl Partition {
         self.by_last_use.insert(last_use, query_id);
     }
 
-    /// Adds to the weight of a tool for each of these words; a negative weight subtracts.
+    /// Adds `weight` to the weight of a tool for each of these words; a negative weight subtracts.
     pub(super) fn count(&mut self, words: &[WordHash], tool: u32, weight: f32) {
         for word in words {
             let Some(of) = self.words.get_mut(word) else { continue };
-            match of.tools.iter_mut().position(|(known, _)| *known == tool) {
+            match of.tools.iter().position(|(known, _)| *known == tool) {
                 Some(at) => {
                     of.tools[at].1 += weight;
-                    // A weight below this bound is only a rounding error.
+                    // A weight this small is only a rounding error of earlier subtractions.
                     if of.tools[at].1 < 1e-3 {
                         of.tools.swap_remove(at);
                     }
@@ -115,7 +115,7 @@ impl ToolUse {
         Self { id, sum: Vec::new(), query_ids: Vec::new() }
     }
 
-    /// Adds a vector; a negative weight subtracts it.
+    /// Adds the vector of a query to the sum; a negative weight subtracts it.
     pub(super) fn add(&mut self, vector: &[f32], weight: f32) {
         if self.sum.len() != vector.len() {
             self.sum = vec![0.0; vector.len()];

@@ -39,7 +39,7 @@ struct PendingSearch {
     query: Box<str>,
     found: Vec<Box<str>>,
     at: Instant,
-    /// If set, a call has followed the search.
+    /// `true` if a call of one of the found tools has followed the search.
     is_met: bool,
 }
 
@@ -76,8 +76,8 @@ impl PendingSearches {
         }
     }
 
-    /// Returns the query of the newest search that found this tool, and whether this is the first call after it. The
-    /// tool is then removed from that search, so that a second call is assigned to an older search.
+    /// Returns the query of the newest search of the session that found this tool, and `true` if this is the first call
+    /// after that search. Removes the tool from the search, so that a second call is assigned to an older search.
     pub(super) fn take(
         &mut self,
         owner: &Owner,
@@ -112,8 +112,8 @@ impl PendingSearches {
         }
     }
 
-    /// Drops expired sessions if there are too many. Then drops the least recently used session of the owner if the
-    /// owner has too many, or else of all owners if there are still too many in total.
+    /// If there are too many sessions, first drops the expired ones. Then drops the least recently used session of the
+    /// owner if the owner has too many, or that of all owners if there are still too many in total.
     fn enforce_bounds(&mut self, now: Instant, owner: &Owner) {
         if self.sessions.len() > MAX_SESSIONS {
             self.sessions.retain(|_, session| {

@@ -1,22 +1,22 @@
 //! Fits the weights of a softmax to examples, with a Gaussian prior.
 
-/// An example for fitting: its alternatives, and the share in which each was chosen.
+/// An example from which weights are fitted: its alternatives, and the share of each one in the choices that were made.
 #[derive(Clone, Debug)]
 pub(crate) struct Choice<const N: usize> {
     /// The features of each alternative.
     pub(crate) rows: Vec<[f32; N]>,
-    /// The share of each alternative in the choices; the shares add up to one.
+    /// The share of the choices in which each alternative was chosen; the shares add up to one.
     pub(crate) chosen: Vec<f32>,
 }
 
-/// A Gaussian prior: its mean weights, and its strength relative to one example.
+/// A Gaussian prior of the weights: their means, and the strength of the prior relative to one example.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Prior<const N: usize> {
     pub(super) weights: [f64; N],
     pub(super) strength: f64,
 }
 
-/// Returns the softmax shares of rows of features.
+/// Returns the share that the softmax gives to each alternative, given its row of features.
 pub(super) fn shares<const N: usize>(weights: &[f64; N], rows: &[[f32; N]]) -> Vec<f64> {
     let mut shares: Vec<f64> = rows.iter().map(|row| dot(weights, row)).collect();
     let most = shares.iter().copied().fold(f64::NEG_INFINITY, f64::max);

@@ -1,6 +1,6 @@
 //! The table of all stored queries, and the enforcement of its limits.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -15,7 +15,8 @@ use super::query::{
 use crate::text::truncate;
 use crate::vector::VectorTable;
 
-/// The number of new calls after which a model is fitted again; they must also be at least a fifth of the queries.
+/// The minimum number of new calls after which a model is fitted again. The new calls must also be at least a fifth of
+/// the queries.
 const MIN_NEW_CALLS: usize = 8;
 
 /// The maximum number of other subjects of a tenant from which a subject learns: the subjects that have most recently
@@ -29,10 +30,11 @@ pub(super) struct HistoryTable {
     pub(super) queries: Slab<StoredQuery>,
     pub(super) tools: Slab<ToolUse>,
     pub(super) partitions: FxHashMap<Owner, Partition>,
-    /// The length of the TF-IDF vector of each query, as of the last fit.
+    /// The length of the TF-IDF vector of each query, computed when the query was stored or when the model was last
+    /// fitted.
     pub(super) lengths: Vec<f32>,
-    /// The total weight of each tool in all stored calls. It is a dense vector, like `lengths`, because searches scan
-    /// both.
+    /// The total weight of each tool in all stored calls, by the number of the tool. It is a plain list, like
+    /// `lengths`, because searches scan both.
     pub(super) weights: Vec<f32>,
     /// The vectors of the queries.
     pub(super) rows: Option<VectorTable>,
@@ -44,10 +46,14 @@ pub(super) struct HistoryTable {
     keys: FxHashMap<QueryKey, QueryId>,
     by_last_use: BTreeMap<u64, QueryId>,
     next: u64,
-    /// The queries that have a text and no vector.
-    without_vector: BTreeSet<QueryId>,
-    /// If set, a model must be fitted.
+    /// The queries whose texts are still to be embedded. If the options forbid to store texts, the text is kept here
+    /// until it is embedded; otherwise the entry has no text.
+    without_vector: BTreeMap<QueryId, Option<Box<str>>>,
+    /// `true` if the model of some owner must be fitted again.
     pub(super) is_due: bool,
+    /// A counter of the changes that can require background work: recorded calls, erasures, and changes of the vectors'
+    /// length.
+    pub(super) changes: u64,
     /// The queries to write to the database, if the history has a database.
     pub(super) changed: Option<FxHashSet<QueryKey>>,
 }
@@ -85,8 +91,9 @@ impl HistoryTable {
             keys: FxHashMap::default(),
             by_last_use: BTreeMap::new(),
             next: 0,
-            without_vector: BTreeSet::new(),
+            without_vector: BTreeMap::new(),
             is_due: false,
+            changes: 0,
             changed: None,
         }
     }
@@ -105,6 +112,7 @@ impl HistoryTable {
     /// Stores a call that followed a query, and enforces all limits.
     pub(super) fn record(&mut self, new_query: &NewQuery<'_>, tool: &str, times: u32) {
         let owner = &new_query.owner;
+        self.changes += 1;
         self.remove_expired(new_query.now);
         let query_id = match self.keys.get(&new_query.key) {
             Some(query_id) => *query_id,
@@ -139,7 +147,14 @@ impl HistoryTable {
         if rows.dimensions() == vector.len() && rows.row(query_id).is_none() {
             rows.set(query_id, vector);
             self.add_vector_to_tools(query_id);
+            self.changed_at(query_id);
         }
+    }
+
+    /// Marks a query as done without a vector, because the embedder cannot embed its text; so the embedder is not
+    /// called for it again.
+    pub(super) fn leave_without_vector(&mut self, query_id: QueryId) {
+        self.without_vector.remove(&query_id);
     }
 
     /// Sets the vector of a query to a row that was read from the database.
@@ -157,18 +172,28 @@ impl HistoryTable {
         }
     }
 
-    /// Returns the first query after `after` that has a text and no vector.
+    /// Returns the first query after `after` whose text is still to be embedded.
     pub(super) fn without_vector(&self, after: Option<QueryId>) -> Option<QueryId> {
         self.rows.as_ref()?;
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        self.without_vector.range((from, Bound::Unbounded)).next().copied()
+        self.without_vector.range((from, Bound::Unbounded)).next().map(|(query_id, _)| *query_id)
+    }
+
+    /// Returns the key of a query and its text, if the text is still to be embedded.
+    pub(super) fn text_to_embed(&self, query_id: QueryId) -> Option<(QueryKey, Box<str>)> {
+        let query = self.queries.get(query_id)?;
+        let text = self.without_vector.get(&query_id)?.as_ref().or(query.text.as_ref())?;
+        Some((query.key, text.clone()))
+    }
+
+    /// Removes the texts that are kept only until they are embedded, because the history has no embedder. Their queries
+    /// stay without vectors.
+    pub(super) fn drop_kept_texts(&mut self) {
+        self.without_vector.retain(|_, text| text.is_none());
     }
 
     fn add_vector_to_tools(&mut self, query_id: QueryId) {
         let Some(query) = self.queries.get(query_id) else { return };
-        if let Some(changed) = &mut self.changed {
-            changed.insert(query.key);
-        }
         for call in query.calls.clone() {
             self.add_to_sum(query_id, call.tool, call.weight());
         }
@@ -179,13 +204,14 @@ impl HistoryTable {
         if self.rows.as_ref().map(VectorTable::dimensions) == dimensions {
             return;
         }
+        self.changes += 1;
         self.rows = dimensions.map(VectorTable::new);
         self.centres = dimensions.map(VectorTable::new);
         self.tools.iter_mut().for_each(|tool| tool.sum = Vec::new());
         let texts = self.by_last_use.values().filter(|query_id| {
             self.queries.get(**query_id).is_some_and(|query| query.text.is_some())
         });
-        self.without_vector = texts.copied().collect();
+        self.without_vector = texts.map(|query_id| (*query_id, None)).collect();
     }
 
     pub(super) fn erase(&mut self, what: Erase<'_>) -> usize {
@@ -210,6 +236,7 @@ impl HistoryTable {
             .values_mut()
             .for_each(|partition| partition.new_calls = partition.new_calls.max(partition.len()));
         self.is_due = true;
+        self.changes += 1;
         before - self.keys.len()
     }
 
@@ -255,8 +282,13 @@ impl HistoryTable {
         self.lengths[query_id as usize] = partition.length(&query.words, partition.len(), 0);
         self.keys.insert(query.key, query_id);
         self.by_last_use.insert(query.last_use, query_id);
+        let is_vector_only = self.rows.is_some() && self.config.retention == Retention::Vector;
         if query.text.is_some() {
-            self.without_vector.insert(query_id);
+            self.without_vector.insert(query_id, None);
+        } else if let (true, Some(text), None) = (is_vector_only, new_query.text, &new_query.vector)
+        {
+            let text = truncate(text, MAX_TEXT_BYTES).into();
+            self.without_vector.insert(query_id, Some(text));
         }
         self.queries.put(query_id, query);
         if let Some(vector) = &new_query.vector
@@ -285,7 +317,7 @@ impl HistoryTable {
         let recent = self.recent.entry(owner.tenant.clone()).or_default();
         recent.retain(|subject| *subject != owner.subject);
         recent.insert(0, owner.subject.clone());
-        // One more than the others, because the list also contains the owner itself.
+        // The list contains the owner itself besides the [`MAX_OTHERS`] others.
         recent.truncate(MAX_OTHERS + 1);
     }
 
@@ -344,7 +376,8 @@ impl HistoryTable {
         }
     }
 
-    /// Adds to the weight of a tool: its total, its weight for each word of the query, and its sum of vectors.
+    /// Adds to the weights of a tool for a query: to its total weight, to its weight for each word of the query, and to
+    /// its sum of vectors.
     fn add_weight(&mut self, owner: &Owner, query_id: QueryId, tool: u32, added: f32) {
         let Some(query) = self.queries.get(query_id) else { return };
         if let Some(partition) = self.partitions.get_mut(owner) {
@@ -355,7 +388,8 @@ impl HistoryTable {
     }
 
     fn add_to_sum(&mut self, query_id: QueryId, tool: u32, added: f32) {
-        // Add the quantised vector, so that exactly the same amount can be subtracted later.
+        // Add the vector as it is stored in the table, i.e. rounded, so that exactly the same amount can be subtracted
+        // later.
         let Some(vector) = self.rows.as_ref().and_then(|rows| rows.vector(query_id)) else {
             return;
         };
@@ -533,7 +567,8 @@ impl<T> Slab<T> {
         self.values.iter_mut().flatten()
     }
 
-    /// Returns a length that is greater than every number in use.
+    /// Returns a number that is greater than every number in use; lists that are indexed by these numbers need this
+    /// length.
     pub(super) fn len(&self) -> usize {
         self.values.len()
     }

@@ -39,15 +39,15 @@ pub(super) struct UnmetCounts {
 #[derive(Debug, Default)]
 pub(super) struct UnmetSearches {
     searches: BTreeMap<UnmetKey, UnmetCounts>,
-    /// The searches to write to the database.
-    changed: HashSet<UnmetKey>,
+    /// The searches to write to the database; `None` without a database.
+    changed: Option<HashSet<UnmetKey>>,
 }
 
 impl UnmetSearches {
-    /// Adds a search; it counts as unmet until a call follows it.
+    /// Adds a search, which counts as unmet until one of the found tools is called.
     pub(super) fn add(&mut self, owner: &Owner, query: &str, has_found: bool, now: u64) {
         let key = (names(owner), query.into());
-        self.changed.insert(key.clone());
+        self.mark_changed(&key);
         let counts = self.searches.entry(key).or_default();
         let count = if has_found { &mut counts.not_called } else { &mut counts.found_nothing };
         *count = count.saturating_add(1);
@@ -63,7 +63,7 @@ impl UnmetSearches {
         if counts.not_called + counts.found_nothing == 0 {
             self.searches.remove(&key);
         }
-        self.changed.insert(key);
+        self.mark_changed(&key);
     }
 
     /// Returns the unmet searches of an owner, newest first.
@@ -82,7 +82,7 @@ impl UnmetSearches {
         own
     }
 
-    /// Removes the searches of the owners for which `is_meant` returns `true`.
+    /// Removes the searches of the owners for whose tenant and subject `is_meant` returns `true`.
     pub(super) fn remove(&mut self, is_meant: impl Fn(&str, &str) -> bool) {
         self.searches
             .retain(|(tenant_subject, _), _| !is_meant(&tenant_subject.0, &tenant_subject.1));
@@ -100,7 +100,13 @@ impl UnmetSearches {
         };
         if let Some((_, key)) = dropped {
             self.searches.remove(&key);
-            self.changed.insert(key);
+            self.mark_changed(&key);
+        }
+    }
+
+    fn mark_changed(&mut self, key: &UnmetKey) {
+        if let Some(changed) = &mut self.changed {
+            changed.insert(key.clone());
         }
     }
 }
@@ -114,24 +120,31 @@ impl UnmetSearches {
         }
     }
 
-    pub(super) fn has_changed(&self) -> bool {
-        !self.changed.is_empty()
+    /// Remembers all later changes, so that they can be written to the database.
+    pub(super) fn track_changes(&mut self) {
+        self.changed = Some(HashSet::new());
     }
 
-    /// Returns and clears the changes to write; a search without counts must be deleted.
+    pub(super) fn has_changed(&self) -> bool {
+        self.changed.as_ref().is_some_and(|changed| !changed.is_empty())
+    }
+
+    /// Returns the changed searches to write, and clears the list of changes; a search without counts must be deleted
+    /// from the database.
     pub(super) fn take_changed(&mut self) -> Vec<(UnmetKey, Option<UnmetCounts>)> {
-        let changed = mem::take(&mut self.changed).into_iter();
-        changed.map(|key| (key.clone(), self.searches.get(&key).copied())).collect()
+        let changed = self.changed.as_mut().map(mem::take).unwrap_or_default();
+        changed.into_iter().map(|key| (key.clone(), self.searches.get(&key).copied())).collect()
     }
 
     /// Marks changes as not written, so that they are written later.
     ///
-    /// If the database cannot be written for long, some deletions are not written any more, so that the number of
-    /// changes is limited.
+    /// To bound the list, deletions are dropped if there are already very many changes, because the database could not
+    /// be written for long.
     pub(super) fn not_written(&mut self, keys: impl IntoIterator<Item = UnmetKey>) {
+        let Some(changed) = &mut self.changed else { return };
         for key in keys {
-            if self.searches.contains_key(&key) || self.changed.len() < 2 * MAX_TOTAL {
-                self.changed.insert(key);
+            if self.searches.contains_key(&key) || changed.len() < 2 * MAX_TOTAL {
+                changed.insert(key);
             }
         }
     }
@@ -166,11 +179,21 @@ mod tests {
         assert!(unmet.of(&me).iter().all(|search| search.query != "send a fax"));
     }
 
+    #[test]
+    fn without_a_database_no_changes_are_collected() {
+        let me = Owner { tenant: "t".into(), subject: "me".into() };
+        let mut unmet = UnmetSearches::default();
+        unmet.add(&me, "send a fax", true, 1);
+        unmet.met(&me, "send a fax");
+        assert_eq!(unmet.changed, None);
+    }
+
     #[cfg(feature = "sqlite")]
     #[test]
     fn changes_that_cannot_be_written_are_bounded_and_include_all_searches_that_are_left() {
         let me = Owner { tenant: "t".into(), subject: "me".into() };
         let mut unmet = UnmetSearches::default();
+        unmet.track_changes();
         for round in 0..3 * MAX_TOTAL as u64 / 100 {
             for at in 0..100 {
                 unmet.add(&me, &format!("{round} {at}"), false, 100 * round + at);
@@ -179,6 +202,7 @@ mod tests {
             assert!(failed.len() <= 2 * MAX_TOTAL + 2 * MAX_PER_OWNER, "{}", failed.len());
             unmet.not_written(failed);
         }
-        assert!(unmet.searches.keys().all(|key| unmet.changed.contains(key)));
+        let changed = unmet.changed.unwrap();
+        assert!(unmet.searches.keys().all(|key| changed.contains(key)));
     }
 }

@@ -66,8 +66,8 @@ impl Language {
         }
     }
 
-    /// Returns whether the language adds several endings in a row to a word, so that a known word can be the beginning
-    /// of a longer word.
+    /// Returns whether words of the language can have several endings in a row, so that a known word can be the
+    /// beginning of a longer word.
     pub(super) fn has_many_endings(self) -> bool {
         matches!(
             self,
@@ -99,7 +99,8 @@ impl Language {
             Self::Portuguese => snowball(Algorithm::Portuguese, &lower),
             Self::Russian => snowball(Algorithm::Russian, &lower),
             Self::Spanish => snowball(Algorithm::Spanish, &lower),
-            // Lower-casing `İ` produces an `i` with a combining dot, which the Turkish stemmer does not know.
+            // Remove the combining dot that lower-casing of `İ` adds to the `i`, because the Turkish stemmer does not
+            // know it.
             Self::Turkish => snowball(Algorithm::Turkish, &lower.replace("i\u{307}", "i")),
         }
     }
@@ -132,8 +133,8 @@ impl Script {
         })
     }
 
-    /// Returns the languages, except those with Latin letters, to which a word of the script can belong, the likeliest
-    /// first.
+    /// Returns the languages to which a word of the script can belong, the likeliest first. Languages with Latin
+    /// letters are not included.
     pub(super) fn languages(self, has_syllables: bool) -> &'static [Language] {
         match self {
             Self::Latin => &[],

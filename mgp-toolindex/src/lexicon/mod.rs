@@ -33,7 +33,7 @@ pub(crate) use translate::{misspelled, translate};
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Translation {
     pub(crate) text: String,
-    /// Less likely English translations, with weights below 1.
+    /// English words that are less likely translations, each with a weight below 1.
     pub(crate) lesser: Vec<(&'static str, f32)>,
 }
 
@@ -61,7 +61,8 @@ pub(crate) fn related(_: &str) -> impl Iterator<Item = &'static str> {
     std::iter::empty()
 }
 
-/// The words that tools use for everyday words; without the lexicon, no value of this type exists.
+/// The words that tools use for an everyday word. This type has no values, because the crate is built without the
+/// lexicon.
 #[cfg(not(feature = "lexicon"))]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Relation {
@@ -95,10 +96,11 @@ pub(crate) fn calculator(_: &str) -> &'static [&'static str] {
 /// Words that occur in most English descriptions, and in no other language of the lexicon.
 const SURELY_ENGLISH: &[&str] = &["the", "of", "and", "with", "from", "this", "that", "for", "to"];
 
-/// The number of words at the beginning of a description from which its language is recognised.
+/// The number of words at the beginning of a description that are read to recognize its language.
 const GUESSED_WORDS: usize = 40;
 
-/// Translates the description of a tool; returns `None` quickly if it is in English, as most are.
+/// Translates the description of a tool to English. Most descriptions are in English; for these it quickly returns
+/// `None`.
 pub(crate) fn translate_definition(text: &str) -> Option<String> {
     let mut words = text.split(' ').take(GUESSED_WORDS);
     if text.is_ascii() && words.any(|word| SURELY_ENGLISH.contains(&word)) {

@@ -28,11 +28,11 @@ const LANGUAGES: &[(&str, Language)] = &[
     ("zh", Language::Chinese),
 ];
 
-/// The maximum size of the packed files together.
+/// The maximum size of all packed files together, in bytes.
 const MAX_PACKED_BYTES: usize = 1_500_000;
 
-/// Maps the key of a word to all English words that translate it. Each English word is given by two numbers: the
-/// position of the word among its translations (0 is the most usual one), and its line number in `english.txt`.
+/// A map from the key of a word to all English words that translate it. Each English word is given by two numbers: its
+/// position among the translations of the word (0 is the most usual one), and its line number in `english.txt`.
 type Lines = BTreeMap<Vec<u8>, Vec<(usize, u64)>>;
 
 #[test]
@@ -88,8 +88,8 @@ fn the_packed_lexicon_is_that_of_the_word_lists() {
     }
 }
 
-/// Adds the words without a meaning of their own: by their stems, or in their exact spelling if another word has the
-/// same stem.
+/// Adds the words without a meaning of their own, e.g. articles. They are stored by their stems, or in their exact
+/// spelling if another word has the same stem.
 fn add_function_words(values: &mut BTreeMap<Vec<u8>, u64>) {
     for line in read("function_words.tsv").lines() {
         let (code, words) = line.split_once('\t').expect(line);
@@ -177,8 +177,8 @@ fn key(language: Language, stems: &str) -> Vec<u8> {
     [&[language.mark()], stems.as_bytes()].concat()
 }
 
-/// Packs the English translations of a word into one number. Frequent English words, and words for which the foreign
-/// word is a usual translation, come first.
+/// Packs the English translations of a word into one number. Words that are frequent in English, and words that are
+/// usual translations of the foreign word, come first.
 fn value(mut lines: Vec<(usize, u64)>, max: usize) -> u64 {
     // `english.txt` begins with the words that are most frequent in tools, so a low line number means a frequent word.
     #[expect(clippy::cast_precision_loss, reason = "there are some thousand lines")]
@@ -198,7 +198,7 @@ fn has_no_stems(language: Language) -> bool {
     matches!(language, Language::Chinese | Language::Japanese | Language::Korean)
 }
 
-/// Returns the stems under which a word or phrase is stored, one for each usual spelling and inflection.
+/// Returns the keys under which a word or phrase is stored: its stems, once for each usual spelling and inflection.
 fn spellings(language: Language, word: &str) -> Vec<String> {
     let mut all = Vec::new();
     for (_, stems) in exact_spellings(language, word) {
@@ -209,7 +209,8 @@ fn spellings(language: Language, word: &str) -> Vec<String> {
     all
 }
 
-/// Returns the usual spellings and inflections of a word or phrase, each in lower case and as stems.
+/// Returns the usual spellings and inflections of a word or phrase. Each is returned twice: in lower case, and as
+/// stems.
 fn exact_spellings(language: Language, word: &str) -> Vec<(String, String)> {
     let word: String = word.nfc().collect();
     let mut written = vec![word.clone()];
@@ -258,7 +259,8 @@ fn korean_roots(word: &str) -> Vec<String> {
     let mut all = vec![root.to_owned()];
     let Some(last) = root.chars().next_back() else { return Vec::new() };
     let number = u32::from(last).wrapping_sub(0xac00);
-    // The code of a syllable is computed from its first consonant, its vowel (21) and its last consonant (28).
+    // The code of a Korean syllable is computed from its first consonant, its vowel (one of 21) and its last consonant
+    // (one of 28).
     let (vowel, has_end) = (number / 28 % 21, number % 28 != 0);
     let changed = match vowel {
         _ if last == '하' => Some(1),

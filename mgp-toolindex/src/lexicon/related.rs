@@ -5,11 +5,11 @@ use std::cmp::Ordering;
 use super::language::Language;
 use super::words::{Lexicon, Senses};
 
-/// The maximum number of words of a text in which everyday words are looked up; longer texts describe what they ask
-/// for.
+/// The maximum number of words of a text in which everyday words are looked up; a longer text describes in other words
+/// what it asks for.
 const MAX_WORDS: usize = 24;
 
-/// The maximum distance of the two words of a pair, in words.
+/// The maximum number of words from the first to the second everyday word of a pair.
 const MAX_DISTANCE: usize = 5;
 
 /// The words that tools use for an everyday word or a pair of such words, e.g. `weather` for `umbrella`.
@@ -26,7 +26,7 @@ impl Relation {
         Lexicon::get().english(self.senses)
     }
 
-    /// Returns whether the everyday words rarely mean anything other than these words of tools.
+    /// Returns whether the everyday word or pair rarely means anything other than these words of tools.
     pub(crate) fn is_certain(self) -> bool {
         self.senses.is_certain()
     }
@@ -41,8 +41,8 @@ pub(crate) fn related(word: &str) -> impl Iterator<Item = &'static str> {
         .flat_map(|senses| lexicon.english(senses))
 }
 
-/// Returns the relations of the everyday words of a text; none if the text has more than [`MAX_WORDS`] words. A word of
-/// a pair counts only as part of the pair.
+/// Returns the relations of the everyday words and pairs in a text; empty if the text has more than [`MAX_WORDS`]
+/// words. A word that is part of a pair is not looked up alone.
 pub(crate) fn relations(words: &[String]) -> Vec<Relation> {
     if words.len() > MAX_WORDS {
         return Vec::new();
@@ -54,7 +54,7 @@ pub(crate) fn relations(words: &[String]) -> Vec<Relation> {
     let mut is_paired = vec![false; words.len()];
     for first in 0..stems.len() {
         for second in first + 1..stems.len().min(first + MAX_DISTANCE + 1) {
-            // The lexicon has each pair under its two stems in alphabetical order.
+            // In the lexicon, the two stems of a pair are in alphabetical order.
             let (begin, end) = match stems[first].cmp(&stems[second]) {
                 Ordering::Less => (first, second),
                 Ordering::Greater => (second, first),

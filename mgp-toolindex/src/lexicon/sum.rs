@@ -1,6 +1,6 @@
 //! Recognises arithmetic such as "what is 17 times 23", which has no word in common with a calculator (MGP §16.5).
 
-/// The words by which tools that calculate are found.
+/// The words that are added to a query with arithmetic, so that it finds tools that calculate.
 const CALCULATOR: &[&str] = &["calculate", "calculator", "math", "expression"];
 
 /// The words that can occur between two numbers of an arithmetic expression.
@@ -42,7 +42,7 @@ pub(crate) fn calculator(text: &str) -> &'static [&'static str] {
 
 /// Returns whether a word is arithmetic without spaces: `17*23`, `3×4`, `2^10`.
 ///
-/// `1-2` and `1/2` are not: they might be a date, a range or a part of a path.
+/// Returns `false` for `1-2` and `1/2`, which might be a date, a range or a part of a path.
 fn is_sum(word: &str) -> bool {
     let mut numbers = word.split(['*', '+', '×', '÷', '^']);
     numbers.clone().count() > 1 && numbers.all(is_number)

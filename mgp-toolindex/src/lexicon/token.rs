@@ -9,11 +9,11 @@ use super::language::Script;
 pub(super) struct Token {
     pub(super) range: Range<usize>,
     pub(super) script: Script,
-    /// If set, the token is a part of an identifier: `file` in `read_file` and `readFile2`.
+    /// `true` if the token is a part of an identifier: `file` in `read_file` and `readFile2`.
     pub(super) is_identifier: bool,
 }
 
-/// Returns the tokens of a text, at most `max`.
+/// Returns the first `max` tokens of a text.
 pub(super) fn tokens(text: &str, max: usize) -> Vec<Token> {
     let mut all: Vec<Token> = Vec::new();
     let mut before = ' ';

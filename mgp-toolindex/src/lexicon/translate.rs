@@ -24,8 +24,8 @@ pub(super) const MAX_TRANSLATIONS: usize = 3;
 /// The weights of the English words that replace a foreign word, the most likely one first.
 const WEIGHTS: [f32; MAX_TRANSLATIONS] = [1.0, 0.6, 0.4];
 
-/// Words without a meaning of their own that separate two steps. They become `then`, where a query with several
-/// requests is split.
+/// Words without a meaning of their own that separate two steps, in the languages of the lexicon. They are translated
+/// by `then`, at which a query with several requests is split.
 const STEP_WORDS: [(Language, &str); 9] = [
     (Language::Arabic, "ثم"),
     (Language::Chinese, "然后"),
@@ -49,7 +49,8 @@ const MAX_MIXED_WORDS: usize = 12;
 /// mostly names.
 const MAX_SPELLED_WORDS: usize = 24;
 
-/// The points that a language gets for a word of the text that its lexicon has.
+/// The points that a language gets for a word of the text that is in its lexicon; the language with the most points is
+/// that of the text.
 const KNOWN_POINTS: usize = 2;
 /// The points that a language gets for a word without a meaning of its own, e.g. an article.
 const FUNCTION_WORD_POINTS: usize = 3;
@@ -103,8 +104,8 @@ pub(crate) fn translate(text: &str, is_known: &dyn Fn(&str) -> bool) -> Option<T
     Some(translation)
 }
 
-/// Returns the ranges of the words in an English text that are probably misspelled: words that neither the lexicon, the
-/// word table nor the index has, and that look neither like names nor like parts of identifiers.
+/// Returns the ranges of the words in an English text that are probably misspelled. Such a word is neither in the
+/// lexicon, nor in the word table, nor in the index, and looks neither like a name nor like a part of an identifier.
 ///
 /// `is_known` returns whether a word, given in lower case, occurs in the index. Without the word table, too many
 /// correct words are unknown, so none is returned.
@@ -140,7 +141,8 @@ fn is_joined(text: &str, word: &Range<usize>) -> bool {
     is_dotted || after.starts_with("'t") || after.starts_with("\u{2019}t")
 }
 
-/// The result of a lookup: the number of tokens that were read, and the result for each of their parts.
+/// The result of a lookup at a token: the number of tokens that belong to the found phrase, and the result for each
+/// part of them.
 struct Read {
     tokens: usize,
     found: Vec<Found>,
@@ -151,7 +153,7 @@ enum Found {
     Senses(Senses),
     /// One of [`STEP_WORDS`].
     Step,
-    /// A part that is not in the lexicon.
+    /// A part of the text that is not in the lexicon.
     Unknown(String),
 }
 
@@ -168,18 +170,19 @@ impl Reader<'_> {
         &self.text[token.range.clone()]
     }
 
-    /// Returns whether a token needs no translation.
+    /// Returns whether a token is English or a part of an identifier, so that it needs no translation.
     fn is_english(&self, token: &Token) -> bool {
         let word = self.word(token).to_lowercase();
         token.is_identifier || self.points(Language::English, &word) > 0
     }
 
-    /// Returns the language that knows most of the words with Latin letters, if it knows more of them than English
-    /// does.
+    /// Returns the language that has the most points for the words with Latin letters; `None` if English has as many
+    /// points.
     fn guess(&self) -> Option<Language> {
         let (mut english, mut scores) = (0, [0; LATIN.len()]);
         for token in self.tokens.iter().filter(|token| token.script == Script::Latin) {
-            // The word table also contains some foreign words, so a word in it counts only half.
+            // A word that is only in the word table gives English half the points, because the table also contains some
+            // foreign words.
             let word = self.word(token).to_lowercase();
             english += match self.points(Language::English, &word) {
                 0 if token.is_identifier => KNOWN_POINTS,
@@ -195,8 +198,8 @@ impl Reader<'_> {
         (best > english).then(|| LATIN[place])
     }
 
-    /// Returns the points that a language gets for a word; 0 if its lexicon does not have the word. Words without a
-    /// meaning of their own count most, because they distinguish languages best.
+    /// Returns the points that a language gets for a word; 0 if the word is not in its lexicon. Words without a meaning
+    /// of their own, e.g. articles, give the most points, because they distinguish languages best.
     fn points(&self, language: Language, word: &str) -> usize {
         let exact = self.lexicon.find_exact(language, word);
         let stem = language.stem(word);
@@ -210,8 +213,8 @@ impl Reader<'_> {
         }
     }
 
-    /// Looks up a token and the tokens after it: the longest phrase in the lexicon, or else the known parts of the
-    /// token. In a script without spaces, looks up the words in the token.
+    /// Looks up a token together with the tokens after it, and returns the longest phrase in the lexicon. If there is
+    /// none, looks up parts of the token. In a script without spaces, looks up the words in the token.
     fn read(&self, at: usize) -> Option<Read> {
         let token = &self.tokens[at];
         if token.script == Script::Han {
@@ -251,7 +254,8 @@ impl Reader<'_> {
         })
     }
 
-    /// Looks up the parts of a word: of a compound, or of a word with an ending.
+    /// Looks up the parts of a word that is not in the lexicon itself: the words of a compound, or the beginning of a
+    /// word with endings.
     fn read_parts(&self, language: Language, word: &str) -> Option<Vec<Found>> {
         if language.has_compounds() && word.len() <= MAX_COMPOUND_BYTES {
             return self.read_compound(language, &word.to_lowercase(), &mut Vec::new());
@@ -271,8 +275,8 @@ impl Reader<'_> {
 
     /// Looks up a word in lower case that consists of two or more words: `wechselkurs`, `wettervorhersage`.
     ///
-    /// `failed` has the lengths of those beginnings of the word that are no compounds. Without it, a beginning would be
-    /// read once for each way to split the rest, and the time would grow exponentially with the length of the word.
+    /// `failed` collects the lengths of the beginnings of the word that are not compounds, so that each is tried only
+    /// once. Otherwise the time would grow exponentially with the length of the word.
     fn read_compound(
         &self,
         language: Language,
@@ -286,7 +290,7 @@ impl Reader<'_> {
             let senses = self.lexicon.find(language, &language.stem(part))?;
             (!senses.is_function_word()).then_some(Found::Senses(senses))
         };
-        // Try the longest last part first, because the last part names the thing.
+        // Try the longest last part first, because the last part of a compound names the thing.
         splits.into_iter().find_map(|at| {
             let last = known(&word[at..])?;
             let first = &word[..at];
@@ -338,7 +342,7 @@ impl Reader<'_> {
             }
             let known =
                 languages.iter().filter_map(|language| self.lexicon.longest(*language, &run[at..]));
-            // Of equally long words, take the one of the first language.
+            // If the words of two languages are equally long, the language that comes first is likelier.
             let longest = known.reduce(|best, next| if next.0 > best.0 { next } else { best });
             if let Some((length, senses)) = longest {
                 push_unknown(&mut unknown, &mut found);
@@ -354,7 +358,8 @@ impl Reader<'_> {
         any.then_some(Read { tokens: 1, found })
     }
 
-    /// Looks up a single foreign word in a text that is otherwise English.
+    /// Looks up a word that is neither in the English lexicon nor in the index, in a text that is otherwise English, in
+    /// the lexicons of the other languages.
     fn read_unknown(&self, at: usize, is_known: &dyn Fn(&str) -> bool) -> Option<Read> {
         let token = &self.tokens[at];
         let word = self.word(token);
@@ -379,13 +384,14 @@ impl Reader<'_> {
     }
 }
 
-/// Returns the length in bytes of the step word of one of these languages with which a text in lower case begins.
+/// Returns the length, in bytes, of the word from [`STEP_WORDS`] with which a text in lower case begins; only words of
+/// the given languages count.
 fn step_word(languages: &[Language], text: &str) -> Option<usize> {
     let mut words = STEP_WORDS.iter().filter(|(language, _)| languages.contains(language));
     words.find(|(_, word)| text.starts_with(word)).map(|(_, word)| word.len())
 }
 
-/// Adds a run of unknown characters to the parts.
+/// Moves the collected unknown characters, if there are any, to the parts as one unknown part.
 fn push_unknown(unknown: &mut String, found: &mut Vec<Found>) {
     if !unknown.is_empty() {
         found.push(Found::Unknown(std::mem::take(unknown)));
@@ -395,7 +401,7 @@ fn push_unknown(unknown: &mut String, found: &mut Vec<Found>) {
 struct Writer {
     lexicon: &'static Lexicon,
     translation: Translation,
-    /// The most likely English word for each foreign word.
+    /// The most likely English word for each foreign word that was replaced.
     likeliest: Vec<&'static str>,
 }
 
@@ -408,7 +414,7 @@ impl Writer {
         written.push_str(text);
     }
 
-    /// Writes the English words for a foreign word; words without meaning of their own are left out.
+    /// Writes the English words for a foreign word. A word without a meaning of its own is left out.
     fn replace(&mut self, found: &[Found]) {
         let mut english = String::new();
         for part in found {

@@ -38,13 +38,13 @@ static LEXICON: LazyLock<Lexicon> = LazyLock::new(|| Lexicon {
     heads: HEADS.lines().collect(),
 });
 
-/// The packed lexicon and its English words.
+/// The packed lexicon, and the list of English words to which its values refer.
 pub(super) struct Lexicon {
     words: Fst<&'static [u8]>,
     heads: Vec<&'static str>,
 }
 
-/// The entry of a word in the lexicon.
+/// The value of a word in the lexicon: the packed numbers of English words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Senses(u64);
 
@@ -52,8 +52,8 @@ pub(super) struct Senses(u64);
 /// are looked up.
 pub(super) struct Place {
     pub(super) senses: Option<Senses>,
-    /// The FST node after the word and a space, as its address and the sum of the outputs on the path to the node.
-    /// `None` if no pairs begin with the word.
+    /// The place in the FST from which the second words of pairs are looked up: the address of the node after the word
+    /// and a space, and the sum of the outputs on the path to it. `None` if no pairs begin with the word.
     pairs: Option<(CompiledAddr, u64)>,
 }
 
@@ -80,7 +80,7 @@ impl Lexicon {
         self.words.get(&key).map(|value| Senses(value.value()))
     }
 
-    /// Returns the related words that tools use, for the stem of an English word.
+    /// Returns the entry with the words that tools use and that are related to an English word, given its stem.
     pub(super) fn related(&self, stem: &str) -> Option<Senses> {
         let key = [&[RELATED_MARK], stem.as_bytes()].concat();
         self.words.get(&key).map(|value| Senses(value.value()))
@@ -93,8 +93,8 @@ impl Lexicon {
         Some(Place { senses: self.senses(word), pairs: self.walk(word, b" ") })
     }
 
-    /// Returns whether a stem belongs to an everyday word, of the first word of a pair, or of a word with related
-    /// words.
+    /// Returns whether a stem belongs to an everyday word, to the first word of a pair of everyday words, or to a word
+    /// with related words.
     pub(super) fn is_everyday(&self, stem: &str) -> bool {
         let is_whole = |place: Place| place.senses.is_some() || place.pairs.is_some();
         self.related(stem).is_some() || self.everyday(stem).is_some_and(is_whole)
@@ -167,7 +167,7 @@ impl Senses {
         places.fold(0, |value, (place, number)| value | (number + 1) << (place * BITS))
     }
 
-    /// Marks the value of everyday words that rarely mean anything else.
+    /// Returns the value with the mark of everyday words that rarely mean anything else.
     #[cfg(test)]
     pub(super) fn certain(value: u64) -> u64 {
         value | CERTAIN

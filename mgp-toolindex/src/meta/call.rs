@@ -35,7 +35,7 @@ impl ForwardedCall {
         index: &ToolIndex,
         allowed: &dyn Allowed,
     ) -> Result<Self, RpcError> {
-        // Only an error needs the second way to decode, which finds the path of the member.
+        // After an error, decode again in a slower way, because that error contains the path of the wrong member.
         let params: CallToolParams =
             arguments.get().or_else(|_| Params::of("", arguments)?.get())?;
         let server = match params.extra.get("server_id") {
@@ -70,7 +70,8 @@ fn resolve(
             let mut names: Vec<_> =
                 tools.iter().take(MAX_NAMED).map(IndexedTool::tool_id).collect();
             names.dedup();
-            // Tool `a.b` of server `c` and tool `b` of server `c.a` have the same id, `c.a.b`.
+            // Different tools can have the same id: `b` of the server `c.a`, and `a.b` of the server `c`. In this case,
+            // list the servers instead of the ids.
             if let [_] = names[..] {
                 let servers = tools.iter().take(MAX_NAMED).map(IndexedTool::server_id);
                 names = servers.map(|server| format!("`server_id` {server}")).collect();
@@ -81,7 +82,7 @@ fn resolve(
     }
 }
 
-/// Shortens a word that a client or server sent, for use in an error message.
+/// Returns the beginning of a text that a client or server sent, for use in an error message.
 pub(crate) fn brief(word: &str) -> String {
     mgp_types::clip(word, 64)
 }

@@ -86,14 +86,16 @@ pub fn listed_tool(tool: &IndexedTool, index: &ToolIndex, allowed: &dyn Allowed)
     Some(listed)
 }
 
-/// Returns the security metadata with the effective risk; a caller that did not negotiate it must not receive it.
+/// Returns a tool's security metadata with the effective risk. The caller of this module must remove it for clients
+/// that did not negotiate it.
 fn security(tool: &IndexedTool) -> ToolSecurity {
     let mut security = tool.security().cloned().unwrap_or_else(|| ToolSecurity::new(tool.risk()));
     security.effective_risk_level = Some(tool.risk());
     security
 }
 
-/// Returns a tool of a session under the name that the caller uses.
+/// Returns the definition of a tool of the session, as it is listed: under the name that the caller uses, and with the
+/// reduced texts if it was trimmed.
 fn shown(held: &SessionTool, index: &ToolIndex, allowed: &dyn Allowed) -> Option<Tool> {
     let text = held.text();
     let members = lean::members(&text);
@@ -101,8 +103,7 @@ fn shown(held: &SessionTool, index: &ToolIndex, allowed: &dyn Allowed) -> Option
     tool.description = members.description.as_deref().map(str::to_owned);
     tool.input_schema = members.schema();
     tool.security = Some(security(&held.tool).into());
-    // Models do not read the following members, but hosts show them to users, or ask for confirmation because of
-    // them.
+    // Models do not read these members, but hosts show them to users or ask for confirmation because of them.
     let full = held.tool.tool().ok()?;
     tool.title = full.title;
     tool.annotations = full.annotations;

@@ -15,7 +15,7 @@ const MAX_SHORT_TOKENS: u32 = 64;
 const MAX_LONG_TOKENS: u32 = 4500;
 /// The maximum number of categories in the short summary.
 const MAX_NAMED: usize = 8;
-/// The number of tools from which on the short summary leaves out categories with one tool.
+/// The number of tools from which on the short summary leaves out categories with only one tool.
 const FEW_TOOLS: usize = 10;
 /// The maximum length of a category name that is listed, in bytes.
 const MAX_NAME_BYTES: usize = 32;
@@ -30,8 +30,8 @@ impl fmt::Display for Summary {
 }
 
 impl Summary {
-    /// Returns the number of tools and the largest categories; returns the sentence `no_tools` if the caller can find
-    /// no tools.
+    /// Returns a summary with the number of tools and the largest categories; the sentence `no_tools` if the caller can
+    /// find no tools.
     pub(crate) fn short(index: &ToolIndex, allowed: &dyn Allowed, no_tools: &str) -> Self {
         let CallerTools { tools, categories } = CallerTools::of(index, allowed);
         if tools == 0 {
@@ -54,8 +54,8 @@ impl Summary {
         Self(text)
     }
 
-    /// Returns the top-level categories with the number of their tools, and their subcategories if those fit into the
-    /// limit. Categories at the end are left out if even the top-level ones do not fit.
+    /// Returns a summary that lists the top-level categories with the numbers of their tools. Subcategories are listed
+    /// if all of them fit into the limit. If even the top-level categories do not fit, those at the end are left out.
     pub(crate) fn index(index: &ToolIndex, allowed: &dyn Allowed) -> Self {
         let CallerTools { tools, categories } = CallerTools::of(index, allowed);
         let head = format!("{}. Categories, for `filter.categories`:", head(tools));
@@ -101,7 +101,8 @@ fn cost(lines: &[String]) -> u32 {
     lines.iter().map(|line| max_tokens_of(line)).fold(0, u32::saturating_add)
 }
 
-/// Returns a line for each top-level category; with `with_below`, it also has the categories directly below.
+/// Returns a line for each top-level category. If `with_below` is set, the line also lists the categories directly
+/// below.
 fn lines(roots: &[CategoryNode], with_below: bool) -> Vec<String> {
     let line = |node: &CategoryNode| {
         let mut line = format!("\n{} {}", name(&node.path)?, node.tools);
@@ -116,7 +117,8 @@ fn lines(roots: &[CategoryNode], with_below: bool) -> Vec<String> {
     roots.iter().filter_map(line).collect()
 }
 
-/// Returns the name of a category if it is safe to list: servers choose categories, and could choose whole sentences.
+/// Returns the name of a category if it is safe to show to a model. Servers choose the names of categories, and could
+/// choose whole sentences.
 fn name(path: &str) -> Option<&str> {
     let is_plain = |c: char| c.is_alphanumeric() || " _-/&".contains(c);
     let is_name = path.len() <= MAX_NAME_BYTES && path.split_whitespace().count() <= 4;

@@ -14,7 +14,8 @@ use super::summary::Summary;
 pub enum MetaTool {
     /// Searches for tools (MGP §16.5).
     Discover,
-    /// Calls a found tool. It is needed because hosts let a model call only tools that are listed.
+    /// Calls a tool that a search found. Without it, hosts would not let a model call the tool, because only listed
+    /// tools can be called directly.
     Call,
     /// Requests tools for the rest of the session (MGP §16.6).
     Request,
@@ -59,7 +60,7 @@ impl MetaTool {
     }
 }
 
-/// Returns the name of the tool for a method, in the spelling with dots.
+/// Returns the name of the kernel tool for a method, in the spelling with dots.
 fn dotted(method: &'static str) -> &'static str {
     find_kernel_tool(method).map_or(method, |tool| tool.name)
 }

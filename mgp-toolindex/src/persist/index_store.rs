@@ -19,10 +19,11 @@ const MIN_RETRY_DELAY: Duration = Duration::from_secs(1);
 
 const MAX_RETRY_DELAY: Duration = Duration::from_mins(1);
 
-/// The number of attempts to write a batch, without a delay between them, after the handle was dropped.
+/// The number of attempts to write a batch after the handle was dropped; there is no delay between them.
 const MAX_LAST_ATTEMPTS: u32 = 3;
 
-/// The handle of the writing thread; after it is dropped, queued changes are still written.
+/// The handle of the thread that writes changes to the database. After the handle is dropped, queued changes are still
+/// written.
 pub(crate) struct IndexStore {
     shared: Arc<SharedQueue>,
     progress: watch::Receiver<WriteProgress>,
@@ -30,18 +31,18 @@ pub(crate) struct IndexStore {
 
 struct SharedQueue {
     state: Mutex<QueueState>,
-    /// Notified when the queue or a flag changes.
+    /// Notified when `state` changes: a change was queued, or a flag was set.
     changed: Condvar,
 }
 
 #[derive(Default)]
 struct QueueState {
     queue: Queue,
-    /// If set, the handle was dropped, and the thread ends once the queue is empty.
+    /// `true` if the handle was dropped; the thread ends once the queue is empty.
     is_closed: bool,
-    /// If set, the writing thread has given up, and no further change is written.
+    /// `true` if the writing thread has given up, so that no further changes are written.
     is_broken: bool,
-    /// If set, a caller waits in `flush`, so a failed write is retried at once.
+    /// `true` while a caller waits in `flush`, so that a failed write is retried at once.
     is_urgent: bool,
 }
 
@@ -49,11 +50,11 @@ struct QueueState {
 struct WriteProgress {
     /// The sequence number of the last change that was written to the file.
     through: u64,
-    /// The count of failed writes.
+    /// The number of failed writes so far.
     failures: u64,
     /// The error of the last failed write.
     error: Option<StoreError>,
-    /// If set, the thread has ended.
+    /// `true` if the thread has ended.
     is_closed: bool,
 }
 
@@ -63,7 +64,7 @@ impl IndexStore {
         db.read(tables::load).await
     }
 
-    /// Reads a database, and starts the thread.
+    /// Reads the index from a database, and starts the thread that writes later changes.
     pub(crate) async fn open(db: Db) -> Result<(Self, LoadedIndex), StoreError> {
         let opened = Self::load(&db).await?;
         let stored = opened.servers.iter().map(|server| server.server.id.clone());
@@ -125,7 +126,7 @@ impl IndexStore {
 
 #[cfg(test)]
 impl IndexStore {
-    /// Returns a receiver whose sender is dropped when the thread ends.
+    /// Returns the receiver of the write progress, whose sender is dropped when the thread ends.
     pub(super) fn progress(&self) -> watch::Receiver<impl Sized + use<>> {
         self.progress.clone()
     }

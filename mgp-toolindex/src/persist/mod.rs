@@ -4,6 +4,9 @@
 //! crash, the file has the state after one of these changes. Several processes can store their servers in one file. If
 //! two of them write the same server, the last one wins; a process sees the changes of others when it opens the index
 //! again.
+//!
+//! `tables.rs` has the tables and all SQL statements, `queue.rs` the changes that wait for the thread, and
+//! `index_store.rs` the thread.
 
 mod index_store;
 mod queue;

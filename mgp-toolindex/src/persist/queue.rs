@@ -23,9 +23,9 @@ pub(crate) enum Change {
     Put(NewServer),
     /// Removes the server with this id and all of its tools.
     Remove(String),
-    /// New vectors of tools that an earlier change put.
+    /// Stores new vectors for tools that are stored already.
     Vectors(Vec<NewVector>),
-    /// New token counts of tools that an earlier change put.
+    /// Stores exact token counts of tools that an earlier change wrote.
     Counts(Vec<IndexedTool>),
     /// Replaces the segments of the keyword index. The tools in the file can be older or newer than the segments.
     Segments(NewSegments),
@@ -42,10 +42,10 @@ struct AtomicChanges {
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     waiting: VecDeque<AtomicChanges>,
-    /// The sequence number of the newest changes. Changes that are added together have one number.
+    /// The sequence number of the changes that were added last. Changes that are added together have the same number.
     pub(super) newest: u64,
-    /// The ids of the servers that are in the file, or will be after the changes that were already taken from the
-    /// queue.
+    /// The ids of the servers that are in the file, or will be in it once the changes that were taken from the queue
+    /// are written.
     stored: HashSet<String, ahash::RandomState>,
 }
 
@@ -58,7 +58,7 @@ pub(super) struct Batch {
 }
 
 impl Change {
-    /// Returns the cost of the change, counted in tools.
+    /// Returns the cost of writing the change, counted in tools.
     fn weight(&self) -> usize {
         match self {
             Self::Put(new) => new.tools.len(),
@@ -93,7 +93,7 @@ impl Queue {
     pub(super) fn push(&mut self, changes: Vec<Change>) {
         self.newest += 1;
         if changes.iter().any(Change::is_segments) {
-            // Segments cover all tools, so new segments replace those that are still in the queue.
+            // New segments cover all tools, so segments that are still in the queue need not be written.
             for whole in &mut self.waiting {
                 whole.changes.retain(|change| !change.is_segments());
             }
@@ -127,13 +127,15 @@ impl Queue {
         Some(Batch { changes, through })
     }
 
-    /// Merges all waiting changes into the last state of each server.
+    /// Merges all waiting changes, so that only the last state of each server is written.
     fn merge(&mut self) {
         let mut servers: HashMap<String, Option<NewServer>, ahash::RandomState> =
             HashMap::default();
         let mut order = Vec::new();
-        let mut vectors: HashMap<String, NewVector, ahash::RandomState> = HashMap::default();
-        let mut counted: HashMap<String, IndexedTool, ahash::RandomState> = HashMap::default();
+        // Two tools can have the same id, because ids of servers and names of tools can contain dots.
+        let key = |tool: &IndexedTool| (tool.server_id().to_owned(), tool.name().to_owned());
+        let mut vectors: HashMap<_, NewVector, ahash::RandomState> = HashMap::default();
+        let mut counted: HashMap<_, IndexedTool, ahash::RandomState> = HashMap::default();
         let mut words = None;
         for change in mem::take(&mut self.waiting).into_iter().flat_map(|whole| whole.changes) {
             match change {
@@ -149,10 +151,10 @@ impl Queue {
                     }
                 }
                 Change::Vectors(new) => {
-                    vectors.extend(new.into_iter().map(|new| (new.tool.tool_id(), new)));
+                    vectors.extend(new.into_iter().map(|new| (key(&new.tool), new)));
                 }
                 Change::Counts(tools) => {
-                    counted.extend(tools.into_iter().map(|tool| (tool.tool_id(), tool)));
+                    counted.extend(tools.into_iter().map(|tool| (key(&tool), tool)));
                 }
                 Change::Segments(new) => words = Some(new),
             }
@@ -166,7 +168,8 @@ impl Queue {
                 _ => {}
             }
         }
-        // Vectors of tools that have changed in the meantime match no row, so writing them has no effect.
+        // Some of these vectors belong to texts that were replaced in the meantime. They match no row, so writing them
+        // has no effect.
         if !vectors.is_empty() {
             changes.push(Change::Vectors(vectors.into_values().collect()));
         }
@@ -174,8 +177,8 @@ impl Queue {
             changes.push(Change::Counts(counted.into_values().collect()));
         }
         changes.extend(words.map(Change::Segments));
-        // `newest` is already the number of the changes that are being added. The merged changes come before them, so
-        // their number is one less.
+        // `newest` is already the number of the changes that are being added after the merged ones, so the merged ones
+        // get the number before it.
         self.waiting.push_back(AtomicChanges { changes, through: self.newest - 1 });
     }
 }

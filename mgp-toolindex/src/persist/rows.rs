@@ -37,12 +37,12 @@ pub(crate) struct NewTool {
     /// The slot of the tool in the index; it is stored, because tools are read back in the order of their slots.
     pub(crate) slot: Slot,
     pub(crate) tool: IndexedTool,
-    /// The categories as the caller gave them; the index entry can have derived ones instead.
+    /// The categories that the caller gave the tool; the entry in the index can have derived categories instead.
     pub(crate) categories: Vec<String>,
     pub(crate) keywords: Vec<String>,
 }
 
-/// A vector of a tool that is in the file or in the same batch.
+/// A new vector of a tool; the tool is in the file already, or in the same batch.
 #[derive(Debug)]
 pub(crate) struct NewVector {
     pub(crate) tool: IndexedTool,
@@ -52,8 +52,8 @@ pub(crate) struct NewVector {
 
 /// Segments of the keyword index, which replace all stored segments. The writing thread serializes them.
 pub(crate) struct NewSegments {
-    /// The [key](crate::keyword::key) of the rules by which the segments were built. Segments with another key are not
-    /// used.
+    /// The [key](crate::keyword::key) of the rules by which the segments were built. An index with other rules does not
+    /// load them.
     pub(crate) key: String,
     pub(crate) make: Box<dyn Fn() -> Vec<Vec<u8>> + Send + Sync>,
 }
@@ -63,7 +63,7 @@ mgp_types::opaque_debug!(NewSegments { key });
 #[derive(Debug, Default)]
 pub(crate) struct LoadedIndex {
     pub(crate) servers: Vec<LoadedServer>,
-    /// Segments of the keyword index, each with its key.
+    /// The stored segments of the keyword index, each with the key of the rules by which it was built.
     pub(crate) words: Vec<(String, Vec<u8>)>,
     /// The number of rows that were skipped because they are damaged.
     pub(crate) unreadable: usize,
@@ -119,7 +119,8 @@ impl LoadedTool {
         self.parsed.is_some()
     }
 
-    /// Returns the tool as it was put into the index, if its definition is valid; the data is moved out of `self`.
+    /// Returns the tool as it was put into the index; `None` if its definition was not valid. Its data is moved out of
+    /// `self`.
     pub(crate) fn take_entry(&mut self) -> Option<ToolEntry> {
         let tool = self.parsed.take()?;
         let mut entry = ToolEntry::from(tool);

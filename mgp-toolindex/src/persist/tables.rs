@@ -16,16 +16,16 @@ use super::rows::{
 };
 use crate::catalog::{IndexedTool, SecuritySource};
 
-/// The number of tools in a batch for the parser thread.
+/// The number of stored tools that are passed to the parser thread together.
 const BATCH: usize = 256;
 /// The maximum number of batches that wait for the parser thread.
 const MAX_WAITING_BATCHES: usize = 4;
 
 pub(super) const NAMESPACE: &str = "toolindex";
 
-/// The migrations of the schema.
+/// The migrations of the database schema, in order.
 ///
-/// Short columns come first, so that comparing hashes does not read the long columns.
+/// In each table, short columns come first, so that a comparison of hashes does not read the long columns.
 pub(super) const STEPS: &[&str] = &[
     "
     CREATE TABLE toolindex_server (
@@ -142,7 +142,7 @@ impl<'c> Statements<'c> {
         let mut rows = self.known.query([server])?;
         while let Some(row) = rows.next()? {
             let number = row.get(1)?;
-            // Rows with a damaged name are removed; if the tool still exists, it is written again.
+            // Remove rows with a damaged name; a tool that still exists is written again.
             let Some(name) = text(row, 0) else {
                 unnamed.push(number);
                 continue;
@@ -194,7 +194,7 @@ impl<'c> Statements<'c> {
         Ok(())
     }
 
-    /// Returns the row number of a tool, if the file contains the tool with the same hash.
+    /// Returns the row number of a tool; `None` if the file does not contain it with the same hash.
     fn number(&mut self, tool: &IndexedTool) -> Result<Option<i64>, StoreError> {
         let known = params![tool.server_id(), tool.name(), &tool.hash()[..]];
         Ok(self.number.query_row(known, |row| row.get(0)).optional()?)
@@ -215,8 +215,8 @@ impl<'c> Statements<'c> {
     }
 }
 
-/// Returns an exact token count in its stored form, with a checksum of the count and the tool's hash; `None` for an
-/// inexact count.
+/// Returns the exact token count of a tool in the form in which it is stored, with a checksum of the count and the
+/// tool's hash; `None` if the count is not exact.
 fn counted(tool: &IndexedTool) -> Option<i64> {
     tool.0.is_counted().then(|| checked(tool.0.tokens(), tool.hash()))
 }
@@ -271,7 +271,7 @@ pub(super) fn load(conn: &Connection) -> Result<LoadedIndex, StoreError> {
     )?;
     let mut rows = asked.query([])?;
     let mut models = Models::default();
-    // Definitions are parsed while others are read, because both take about the same time.
+    // Parse definitions on another thread while further rows are read, because both take about the same time.
     let read = thread::scope(|scope| {
         let (give, given) = sync_channel::<Vec<(usize, LoadedTool)>>(MAX_WAITING_BATCHES);
         let parser = thread::Builder::new().name("mgp-index-parse".to_owned());
@@ -288,7 +288,7 @@ pub(super) fn load(conn: &Connection) -> Result<LoadedIndex, StoreError> {
                 break;
             }
         }
-        // A failed send means that the parser has ended; joining it below reports the error.
+        // The send fails only if the parser has ended; joining it below reports the error.
         drop(give.send(batch));
         drop(give);
         let died =
@@ -319,7 +319,8 @@ fn read_words(conn: &Connection) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
     Ok(words)
 }
 
-/// Parses definitions; also returns the number of invalid definitions.
+/// Parses the definitions of received tools. Returns the tools whose definitions are valid, and the number of the
+/// others.
 fn parse(given: Receiver<Vec<(usize, LoadedTool)>>) -> (Vec<(usize, LoadedTool)>, usize) {
     let (mut tools, mut damaged) = (Vec::new(), 0);
     for (place, mut tool) in given.into_iter().flatten() {
@@ -332,7 +333,7 @@ fn parse(given: Receiver<Vec<(usize, LoadedTool)>>) -> (Vec<(usize, LoadedTool)>
     (tools, damaged)
 }
 
-/// The names of models. Each is stored once, because most vectors belong to the same model.
+/// The names of models that occur in the file. Tools share them, because most vectors belong to the same model.
 #[derive(Default)]
 struct Models(Vec<Arc<str>>);
 
@@ -375,7 +376,7 @@ fn read_tool(row: &Row<'_>, models: &mut Models) -> Option<LoadedTool> {
         },
         definition: text(row, 7)?,
         parsed: None,
-        // A tool with a damaged vector gets a new one.
+        // A damaged vector is ignored, and the tool gets a new one.
         vector: read_vector(row, models),
     })
 }
@@ -388,7 +389,7 @@ fn read_vector(row: &Row<'_>, models: &mut Models) -> Option<LoadedVector> {
 }
 
 /// Reads a column; returns `Some(None)` if it is null, and `None` if it is damaged.
-#[expect(clippy::option_option, reason = "what is absent and what is unreadable are two things")]
+#[expect(clippy::option_option, reason = "a null is not a damaged value")]
 fn optional<T>(
     row: &Row<'_>,
     at: usize,

@@ -20,7 +20,8 @@ const UNASKED_READ: f32 = 0.9;
 /// The maximum number of words that are read from a query.
 const MAX_QUERY_WORDS: usize = 24;
 
-/// The number of words of a name that are considered; the verb is usually the first word after the name of the server.
+/// The number of words at the beginning of a tool's name that are considered. Usually the first word is the name of the
+/// server, and the next one the verb.
 const MAX_NAME_WORDS: usize = 4;
 
 const DELETES: &str = "\
@@ -37,7 +38,7 @@ const CHANGES: &str = "\
     make merge modify move new note post publish push put register remember rename replace reply save schedule \
     send set store turn update upload write";
 
-/// Verbs that neither read nor change by themselves.
+/// Verbs from which it cannot be concluded whether a tool reads or changes something.
 const OTHER_VERBS: &str = "\
     analyse analyze ask bake buy calculate call click compare compile compress cook count crawl crop decode deploy \
     download draft encode encrypt estimate evaluate export extract filter import install invite join launch log \
@@ -45,7 +46,7 @@ const OTHER_VERBS: &str = "\
     resize roll rotate run scan scrape solve sort split start suggest summarise summarize take test track \
     transcribe translate verify visit visualise visualize watch";
 
-/// Verbs of the lists above with which people do not begin a command.
+/// Words of the lists above with which people do not begin a command.
 const NO_COMMANDS: &[&str] = &[
     "are", "does", "end", "how", "info", "is", "know", "lookup", "new", "status", "what", "when",
     "where", "which", "who", "why",
@@ -65,7 +66,7 @@ pub(super) fn is_verb(word: &str) -> bool {
     ACTIONS.contains_key(word) && !NO_COMMANDS.contains(&word)
 }
 
-/// The actions that a query requests, or the action of a tool.
+/// The kinds of action that a query requests, or the kind of action of a tool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Actions {
     reads: bool,
@@ -74,7 +75,7 @@ pub(super) struct Actions {
 }
 
 impl Actions {
-    /// Returns all actions that the words of a query name.
+    /// Returns the kinds of action of all verbs in a query.
     pub(super) fn of_query(text: &str) -> Self {
         let words = words_of(text, MAX_QUERY_WORDS);
         words.iter().filter_map(|word| Self::of_word(word)).fold(Self::default(), |all, one| Self {
@@ -84,8 +85,8 @@ impl Actions {
         })
     }
 
-    /// Returns the action of the first verb in a tool's name that reads, changes or deletes; none if there is no such
-    /// verb.
+    /// Returns the kind of action of the first verb in a tool's name that reads, changes or deletes. No flag is set if
+    /// the name has no such verb.
     fn of_name(name: &str) -> Self {
         let words = words_of(name, MAX_NAME_WORDS);
         words
@@ -99,7 +100,8 @@ impl Actions {
         ACTIONS.get(word).copied()
     }
 
-    /// Returns the factor by which the score of the tool with this name is multiplied for a query with these actions.
+    /// Returns the factor for the score of the tool with this name: below 1 if a query with these actions does not
+    /// request the tool's action.
     pub(super) fn factor(self, name: &str) -> f32 {
         let tool = Self::of_name(name);
         if tool.deletes && !self.deletes {

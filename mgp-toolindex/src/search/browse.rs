@@ -5,14 +5,14 @@ use std::collections::BinaryHeap;
 
 use crate::catalog::{Bitmap, Catalog, Record, Slot};
 
-/// Returns the first tools in the order of category, name and server.
+/// Returns the first `k` of the wanted tools in the order of category, name and server.
 pub(super) fn browse(
     catalog: &Catalog,
     within: Option<&Bitmap>,
     k: usize,
     is_wanted: &dyn Fn(Slot, &Record) -> bool,
 ) -> Vec<Slot> {
-    // A heap whose top is the last of the kept tools in this order.
+    // The top of this heap is the kept tool that comes last in this order, so that a better one can replace it.
     let mut first: BinaryHeap<Item<'_>> = BinaryHeap::with_capacity(k + 1);
     for (slot, record) in catalog.records() {
         if within.is_some_and(|within| !within.contains(slot)) || !is_wanted(slot, record) {

@@ -16,7 +16,7 @@ use crate::catalog::{Bitmap, canonical, is_in};
 use crate::error::IndexError;
 use crate::lexicon::to_english;
 
-/// The number of found tools whose categories are considered, unless more results are wanted.
+/// The number of found tools whose categories are considered; if more results are wanted, that number is used.
 const MAX_TOOLS: usize = 100;
 
 pub(super) fn rank(
@@ -31,13 +31,14 @@ pub(super) fn rank(
     let words = view.analyzer.query(&to_english(text));
     let is_asked = |stem: &str| words.terms.iter().any(|term| term.text == stem);
     let named = canonical(text);
-    // The score of each list of categories, from the words of their names and from its best tool.
+    // The score of each list of categories, by the number of the list. It is computed from the names of the categories
+    // and from the best tool in them.
     let mut fits: FxHashMap<u32, f32> = FxHashMap::default();
     let mut hits = ranking.hits;
     for hit in &mut hits {
         let Some(record) = view.catalog.record(hit.slot) else { continue };
         let own = hit.score.min(MAX_UNNAMED_SCORE);
-        // Hits are sorted by score, so the first hit of a category is its best tool.
+        // The hits are sorted by score, so the first hit with these categories is their best tool.
         let fit = *fits.entry(record.categories).or_insert_with(|| {
             let labels = record.entry.categories.words.iter();
             let by_name = labels.map(|label| {
@@ -52,7 +53,7 @@ pub(super) fn rank(
         hit.score = CATEGORY_WEIGHT * fit + (1.0 - CATEGORY_WEIGHT) * own;
     }
     if let Some(named) = named {
-        // Add the other tools of a category that the query names.
+        // If the query is the name of a category, add the tools of this category that were not found.
         let rest = browse(view.catalog, within, k, &|slot, record| {
             record.entry.categories.words.iter().any(|label| is_in(label, &named))
                 && !hits.iter().any(|hit| hit.slot == slot)

@@ -13,13 +13,13 @@ pub(super) const MAX_CLAUSES: usize = 8;
 /// The minimum number of content words in a sentence that forms a separate clause.
 const MIN_SENTENCE_WORDS: usize = 2;
 
-/// The minimum number of content words in a clause within a sentence.
+/// The minimum number of content words in a clause that is only a part of a sentence.
 const MIN_PART_WORDS: usize = 3;
 
 /// The minimum number of content words in a clause that begins with the words of a request.
 const MIN_REQUEST_WORDS: usize = 2;
 
-/// Words that end a clause.
+/// Words between two clauses, which belong to neither of them.
 const SEPARATORS: &[&[&str]] = &[
     &["and", "also"],
     &["also"],
@@ -30,7 +30,7 @@ const SEPARATORS: &[&[&str]] = &[
     &["plus"],
 ];
 
-/// Words that end a clause because they separate two steps in time. Each step is a separate request.
+/// Words between two clauses that are steps in time, so that each step is a separate request.
 const STEP_SEPARATORS: &[&[&str]] = &[
     &["and", "then"],
     &["then"],
@@ -156,7 +156,7 @@ struct ClauseRange {
     start: usize,
     end: usize,
     words: usize,
-    /// If set, the clause begins with the words of a request.
+    /// `true` if the clause begins with the words of a request, e.g. `show me`.
     is_request: bool,
 }
 
@@ -164,14 +164,15 @@ impl ClauseRange {
     fn of(text: &str, Part { start, end, is_request }: Part) -> Self {
         let words =
             words(&text[start..end]).filter(|(_, word)| !is_stop_word(&word.to_lowercase()));
-        // In a script without spaces, each character counts as half a word.
+        // In a script without spaces, two characters count as one word, and so each as half a word.
         let halves: usize =
             words.map(|(_, word)| 2.max(word.chars().filter(|c| *c >= '\u{2e80}').count())).sum();
         Self { start, end, words: halves / 2, is_request }
     }
 }
 
-/// Adds a clause; joins it with the previous clause if one of the two is too short.
+/// Adds a clause to the list. Joins it with the clause before it if one of the two has fewer words than `least` returns
+/// for it.
 fn join(all: &mut Vec<ClauseRange>, next: ClauseRange, least: impl Fn(&ClauseRange) -> usize) {
     match all.last_mut() {
         Some(last) if next.words < least(&next) || last.words < least(last) => {
@@ -210,7 +211,7 @@ fn sentences(text: &str) -> Vec<(usize, usize)> {
 struct Part {
     start: usize,
     end: usize,
-    /// If set, the part begins with the words of a request.
+    /// `true` if the part begins with the words of a request, e.g. `show me`.
     is_request: bool,
 }
 
@@ -223,8 +224,8 @@ fn parts_of(text: &str, start: usize, end: usize) -> Vec<Part> {
     if sentence.trim_start().starts_with(['-', '*', '•']) {
         is_request |= begins_step(&words);
     }
-    // The index of the first word of the current part of the sentence, and the number of content words in that part so
-    // far.
+    // `first` is the index of the first word of the current part of the sentence, and `content` is the number of its
+    // content words so far.
     let (mut first, mut content) = (0, 0);
     while at < words.len() {
         let before = sentence[..words[at].0].trim_end();
@@ -236,7 +237,7 @@ fn parts_of(text: &str, start: usize, end: usize) -> Vec<Part> {
             || at > 0 && is_conjunction(words[at - 1].1);
         if separated > 0 {
             let (last, word) = words[at + separated - 1];
-            // A separator at the first word has no clause before it.
+            // If the sentence begins with a separator, no clause ends there.
             if at > 0 {
                 is_request |= is_step && begins_step(&words[first..]);
                 all.push(Part { start: start + from, end: start + words[at].0, is_request });
@@ -248,8 +249,9 @@ fn parts_of(text: &str, start: usize, end: usize) -> Vec<Part> {
             content = 0;
         } else {
             let is_content = !is_stop_word(&words[at].1.to_lowercase());
-            // A verb after `to` (`to book a room`), `can you` (`can you show me`) or `tell me what is` does not begin
-            // another request, and neither does the end of a word with a hyphen (`a T-test for two groups`).
+            // Another request does not begin at a verb that belongs to the words before it: after `to` (`to book a
+            // room`), in `can you show me`, or in `tell me what is`. Nor does it begin at the end of a word with a
+            // hyphen (`a T-test for two groups`).
             let is_inner = before.len() == words[at].0 && before.ends_with(['-', '–']);
             let may_open = !is_inner
                 && (is_joined
@@ -285,8 +287,8 @@ fn begins_request(words: &[(usize, &str)]) -> bool {
     opens(words, true) || words.first().is_some_and(|(_, word)| is_verb(&word.to_lowercase()))
 }
 
-/// Returns whether a step can begin with these words: with an article, `my` or a content word, but not with `to` or
-/// `for`.
+/// Returns whether a numbered or listed step can begin with these words: with an article, `my` or a content word, but
+/// not with words such as `to` or `for`.
 fn begins_step(words: &[(usize, &str)]) -> bool {
     let first = without_fillers(words).first().map(|(_, word)| word.to_lowercase());
     first.is_some_and(|word| matches!(&*word, "a" | "an" | "the" | "my") || !is_stop_word(&word))
@@ -301,7 +303,7 @@ fn without_fillers<'a, 'b>(words: &'a [(usize, &'b str)]) -> &'a [(usize, &'b st
 
 /// Returns whether these words begin a request.
 ///
-/// If `is_joined` is `true`, the words follow a comma or `and`, where a verb alone is enough.
+/// If `is_joined` is `true`, the words follow a comma or `and`. Then a verb alone begins a request.
 fn opens(words: &[(usize, &str)], is_joined: bool) -> bool {
     let begins = |opening: &&[&str]| {
         opening.len() < words.len()
@@ -333,7 +335,7 @@ struct Separator {
     is_step: bool,
 }
 
-/// Returns the separator with which the words begin.
+/// Returns the separator with which the words begin; it has no words if they begin with none.
 fn separator(sentence: &str, words: &[(usize, &str)], after_comma: bool) -> Separator {
     let begins = |separator: &&&[&str]| {
         separator.len() < words.len()

@@ -3,9 +3,13 @@
 //! A *unit* is the whole query or one of its clauses. The *evidence* for a tool is a number without upper limit, its
 //! *strength*, for how well the tool fits a unit; `evidence.rs` computes it.
 //!
-//! A query with several requests needs a tool for each of them. So each tool gets a *share*: its evidence for its best
-//! clause, relative to the evidence of the best tool for that clause. The score is this share multiplied by a
-//! confidence, which depends on the evidence for the best tool, so that scores of different queries are comparable.
+//! A query with several requests needs a tool for each of them. So each tool gets a *share* ([`shares`]): mainly its
+//! evidence for its best clause, relative to the evidence of the best tool for that clause. If the query has several
+//! requests, [`alternate`] then lowers the share of each further tool for the same request.
+//!
+//! The score of a tool is its share, divided by the best share, times a confidence, times [`MAX_UNNAMED_SCORE`],
+//! because tools that the query names have higher scores. The confidence depends on the evidence for the best tool, so
+//! that scores of different queries are comparable.
 
 use super::evidence::Evidence;
 use super::weight::{
@@ -16,10 +20,10 @@ use super::weight::{
 /// The index of the whole query among the units; the clauses follow it.
 const WHOLE_QUERY: usize = 0;
 
-/// The result of combining the evidence for all units.
+/// The scores of all candidates, which combine the evidence for the query and its clauses.
 #[derive(Debug, Default)]
 pub(super) struct ClauseScores {
-    /// The scores, each from 0 to [`MAX_UNNAMED_SCORE`].
+    /// The score of each candidate, from 0 to [`MAX_UNNAMED_SCORE`].
     pub(super) scores: Vec<f32>,
     /// For each candidate, the unit that it fits best: a clause, or the whole query if there are no clauses.
     pub(super) units: Vec<usize>,
@@ -88,7 +92,8 @@ fn shares(evidence: &Evidence, best_evidence: f32, unit_count: usize) -> (Vec<f3
     (shares, units)
 }
 
-/// Lowers the share of each further tool for the same request, so that the best tools of all requests come first.
+/// If a query has several requests, lowers the share of each tool for a request after the first one, so that the best
+/// tools of all requests come first.
 fn alternate(shares: &mut [f32], request_of: impl Fn(usize) -> usize) {
     let mut factors = Vec::new();
     for at in best_first(shares) {

@@ -24,10 +24,11 @@ const MAX_BY_MEANING: usize = 16;
 pub(super) struct Evidence {
     /// The candidates, sorted by slot.
     pub(super) slots: Vec<Slot>,
-    /// The evidence for the candidates: for the first unit the values of all candidates, then for the second unit, and
-    /// so on.
+    /// The evidence for each unit and candidate: first the values of all candidates for the first unit, then those for
+    /// the second unit, and so on.
     pub(super) strength: Vec<f32>,
-    /// The scores of the words: for the first word the scores of all candidates, then for the second word, and so on.
+    /// The score of each word of the query for each candidate: first the scores of all candidates for the first word,
+    /// then those for the second word, and so on.
     pub(super) word_scores: Vec<f32>,
     /// The cosine between the whole query and each candidate; `None` for a candidate without a vector.
     pub(super) meaning: Vec<Option<f32>>,
@@ -66,8 +67,8 @@ impl Evidence {
         slots.extend_from_slice(more);
         slots.sort_unstable();
         slots.dedup();
-        // Every word of a name is also indexed as a word of the tool, so looking up names adds scores but no
-        // candidates.
+        // Every word of a name is also indexed as a word of the tool. So looking up the words in names increases
+        // scores, but finds no further candidates.
         let mut word_scores = terms.each(&slots)?;
         let named = view.keywords.look_up(&parsed.names)?.each(&slots)?;
         word_scores.iter_mut().zip(named).for_each(|(score, named)| *score += named);
@@ -87,7 +88,7 @@ impl Evidence {
         Ok(evidence)
     }
 
-    /// Adds the given strengths to the evidence for these tools, for all units.
+    /// Adds the given values to the evidence for these tools, for each unit.
     pub(super) fn add(&mut self, more: &[(Slot, f32)], units: usize) {
         for (slot, strength) in more {
             let Ok(at) = self.slots.binary_search(slot) else { continue };
@@ -166,7 +167,7 @@ impl Evidence {
                 hint_cosines[number * count + at] = product * scale;
             }
         }
-        // A tool that has no vector yet gets the average of the candidates.
+        // Give a tool without a vector the average of the other candidates.
         for (number, (unit, _)) in vectors.iter().enumerate() {
             let (sum, count) = sums[number];
             #[expect(clippy::cast_precision_loss, reason = "there are some hundred candidates")]
@@ -233,8 +234,8 @@ struct CommonPart {
 }
 
 impl CommonPart {
-    /// Computes the common part from the mean of `many` vectors; the fewer vectors there are, the smaller is the part
-    /// of the mean that is treated as common.
+    /// Computes the common part from the mean of `many` vectors. The fewer vectors there are, the smaller is the part
+    /// of their mean that is treated as common.
     #[expect(clippy::cast_precision_loss, reason = "how many tools there are needs no more digits")]
     fn of((mut vector, many): (Vec<f32>, usize)) -> Self {
         let share = many as f32 / (many as f32 + weight::HALF_COMMON_TOOLS);
@@ -249,8 +250,8 @@ impl CommonPart {
         self.vector.iter().zip(query).map(|(a, b)| a * b).sum()
     }
 
-    /// Returns the factor that scales a tool's vector to length one after the common part is subtracted. `product` is
-    /// the dot product of the vector and the common part.
+    /// Returns the factor that scales a tool's vector, from which the common part was subtracted, back to length one.
+    /// `product` is the dot product of the tool's vector and the common part.
     fn scale(&self, product: f32) -> f32 {
         (1.0 - 2.0 * product + self.square).max(0.01).sqrt().recip()
     }

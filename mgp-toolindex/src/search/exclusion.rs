@@ -8,7 +8,7 @@ use super::weight::EXCLUDED_SERVER_FACTOR;
 use crate::catalog::{Bitmap, ServerNumber, Slot};
 use crate::text::{fold_name, is_stop_word, words_of};
 
-/// Words that exclude the servers named after them.
+/// Words after which a query names the servers that it excludes.
 const NEGATIONS: &[&[&str]] = &[
     &["not"],
     &["without"],
@@ -19,11 +19,13 @@ const NEGATIONS: &[&[&str]] = &[
     &["instead", "of"],
 ];
 
-/// Words directly before a negation that then excludes nothing: `whether or not`, `projects that are not on GitHub`.
+/// Words directly before a negation because of which it excludes nothing: `whether or not`, `projects that are not on
+/// GitHub`.
 const BEFORE_STATEMENTS: &[&str] =
     &["are", "did", "does", "had", "has", "have", "if", "is", "or", "was", "were", "why"];
 
-/// Words that negate a later negation: `nothing other than GitHub`, `not without GitHub`.
+/// Words because of which a later negation does not exclude a server: `nothing other than GitHub`, `not without
+/// GitHub`.
 const NEGATIVE_WORDS: &[&str] =
     &["cannot", "never", "no", "none", "not", "nothing", "nowhere", "t"];
 
@@ -37,7 +39,7 @@ const BETWEEN_NAMES: &[&str] = &["and", "nor", "or"];
 /// Words that can join a negation with the text before it.
 const BEFORE_NEGATIONS: &[&str] = &["and", "but"];
 
-/// Words of server ids that people leave out.
+/// Words of server ids that people leave out when they name a server.
 const GENERIC_WORDS: &[&str] = &["api", "mcp", "server"];
 
 /// The maximum number of words of a query that are compared with the name of a server.
@@ -49,7 +51,7 @@ const MIN_NAME_BYTES: usize = 3;
 /// The maximum number of words that are read from the id or the display name of a server.
 const MAX_ID_WORDS: usize = 16;
 
-/// The servers by the letters and digits of their names, in lower case.
+/// The numbers of the servers, by their names reduced to letters and digits in lower case.
 type ServerNames = FxHashMap<String, Vec<ServerNumber>>;
 
 /// The servers that a query excludes.
@@ -112,7 +114,7 @@ impl Exclusion {
     }
 }
 
-/// Returns the number of words at the beginning that are a negation; 0 if there is none.
+/// Returns the number of words of the negation with which the words begin; 0 if they begin with none.
 fn negation(words: &[(usize, &str)]) -> usize {
     let begins = |negation: &&&[&str]| {
         negation.len() < words.len()
@@ -121,7 +123,7 @@ fn negation(words: &[(usize, &str)]) -> usize {
     NEGATIONS.iter().find(begins).map_or(0, |negation| negation.len())
 }
 
-/// Returns whether a negation at a position can exclude servers, given the words before it.
+/// Returns whether a negation at a position can exclude servers, which depends on the words before it.
 fn can_exclude(text: &str, words: &[(usize, &str)], at: usize) -> bool {
     let Some(before) = at.checked_sub(1) else { return true };
     // `files not in git` describes the files; `search files, not in git` and `but not in git` exclude a server.
@@ -132,8 +134,8 @@ fn can_exclude(text: &str, words: &[(usize, &str)], at: usize) -> bool {
     !describes && !is_one_of(words, before, BEFORE_STATEMENTS)
 }
 
-/// Returns whether a name of a server ends with the word at a position: whether no word follows that belongs to it, as
-/// in `without calendar conflicts`.
+/// Returns whether a name that ends with the word at a position can be that of a server. It cannot if the next word
+/// belongs to it, as `conflicts` in `without calendar conflicts`.
 fn is_end_of_name(text: &str, words: &[(usize, &str)], at: usize) -> bool {
     words.get(at + 1).is_none_or(|(_, next)| is_stop_word(&next.to_lowercase()))
         || has_punctuation(text, words, at)
@@ -147,7 +149,8 @@ fn has_punctuation(text: &str, words: &[(usize, &str)], at: usize) -> bool {
     text[start + word.len()..*next].contains(|c: char| c.is_ascii_punctuation() && c != '-')
 }
 
-/// Returns the number of words at the beginning that exclude servers, and adds these servers; 0 if there are none.
+/// If the words begin with a negation and the names of servers, adds these servers to `servers`, and returns the number
+/// of these words; otherwise returns 0.
 fn read(
     text: &str,
     words: &[(usize, &str)],
@@ -175,7 +178,7 @@ fn read(
     end
 }
 
-/// Returns the servers that the words at the beginning name, and the number of these words.
+/// Returns the servers whose name the words begin with, and the number of words of the name.
 fn named<'a>(
     words: &[(usize, &str)],
     names: &'a ServerNames,
@@ -191,8 +194,8 @@ fn is_one_of(words: &[(usize, &str)], at: usize, expected: &[&str]) -> bool {
     words.get(at).is_some_and(|(_, word)| is_expected(word))
 }
 
-/// Returns the servers with tools in `within` by their ids and display names, each also without generic words: `xero`
-/// of `xero-mcp-server`.
+/// Returns the servers that have tools in `within`, by their ids and display names. Each name is also included without
+/// generic words: `xero` for `xero-mcp-server`.
 fn server_names(view: &View<'_>, within: Option<&Bitmap>) -> ServerNames {
     let is_visible = |slots: &[Slot]| {
         within.is_none_or(|within| slots.iter().any(|slot| within.contains(*slot)))

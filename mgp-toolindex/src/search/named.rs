@@ -19,7 +19,7 @@ const MAX_KNOWN_WORDS: usize = 3;
 /// The maximum number of tools that are returned for a name.
 const MAX_TOOLS: usize = 50;
 
-/// The nearness of a name that differs only in case and separators.
+/// The nearness (degree of similarity) of a name that differs from the query only in case and separators.
 const SAME_LETTERS: f32 = 1.0;
 
 /// The nearness of a name that differs only in case.
@@ -28,8 +28,8 @@ const SAME_EXCEPT_CASE: f32 = 2.0;
 /// The nearness of an identical name.
 const IDENTICAL: f32 = 3.0;
 
-/// Returns the tools that the query names, each with its nearness. A nearness below 1 means typing errors; from 1 on,
-/// it is higher the more similar the spelling is.
+/// Returns the tools that the query names, each with the nearness of its name. A nearness below 1 means that the query
+/// has typing errors. From 1 on, a higher nearness means a more similar spelling.
 pub(super) fn find(
     view: &View<'_>,
     text: &str,
@@ -41,7 +41,7 @@ pub(super) fn find(
     }
     let visible = |slot: &Slot| within.is_none_or(|within| within.contains(*slot));
     let text = text.trim();
-    // Try every split into `server.tool`, because server ids can contain dots.
+    // Try to split the text at every dot, because ids of servers can contain dots.
     let mut signs =
         text.match_indices(['.', '/', ':']).take_while(|(at, _)| *at <= MAX_SERVER_ID_BYTES);
     let qualified = signs.find_map(|(at, sign)| {
@@ -81,8 +81,8 @@ pub(super) fn find(
 
 /// Returns the tools in `within` whose names have all words of the query; `None` if there are none.
 ///
-/// If there are such tools, the query is spelled correctly, and a tool without one of its words has a similar name only
-/// by chance: `delete note` does not mean `delete_node` if there is an `archive_delete_note`.
+/// If there are such tools, the query is spelled correctly. A tool without one of its words then has a similar name
+/// only by chance: `delete note` does not mean `delete_node` if there is an `archive_delete_note`.
 fn with_all_words(
     view: &View<'_>,
     words: &QueryWords,
@@ -102,7 +102,7 @@ fn with_all_words(
     Ok(all.filter(|all| all.count() > 0))
 }
 
-/// Returns the ratio of the shorter length to the longer one. It is low if the query resembles only one word of a
+/// Returns the ratio of the shorter to the longer of two lengths. It is low if the query resembles only one word of a
 /// longer name.
 #[expect(clippy::cast_precision_loss, reason = "names are short")]
 fn alike(one: usize, other: usize) -> f32 {

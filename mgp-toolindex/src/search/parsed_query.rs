@@ -12,18 +12,18 @@ use crate::text::{Analyzer, Field, QueryWords, Term, words_of};
 /// The maximum number of bytes that are read from a query; a longer text is probably a pasted document.
 pub(crate) const MAX_QUERY_BYTES: usize = 4 * 1024;
 
-/// The maximum number of words of a unit that are passed to [`relations`]: one more than the function accepts, so that
-/// it returns nothing for longer units.
+/// The maximum number of words of a unit (the query or a clause) that are passed to [`relations`]. It is one more than
+/// that function accepts, so that the function returns nothing for longer units.
 const MAX_HINT_WORDS: usize = 25;
 
 #[derive(Debug)]
 pub(super) struct ParsedQuery<'a> {
-    /// All words, for the look-up in the texts of tools.
+    /// All words of the query, for the look-up in the texts of tools.
     pub(super) words: QueryWords,
-    /// The same words, for the look-up in the names of tools.
+    /// The same words, for the look-up in the names of tools only.
     pub(super) names: QueryWords,
-    /// The words that tools use for the query's everyday words: first all for the look-up in texts, then the same for
-    /// names.
+    /// The words that tools use for the everyday words of the query: first all of them for the look-up in texts, then
+    /// the same words for the look-up in names.
     pub(super) hints: QueryWords,
     /// The whole query, then its clauses.
     pub(super) units: Vec<Unit<'a>>,
@@ -37,7 +37,7 @@ pub(super) struct Unit<'a> {
     pub(super) request: usize,
     /// The indices of the unit's words in `ParsedQuery::words`.
     pub(super) terms: Vec<usize>,
-    /// The vector; `None` if no vector is needed, or if the embedder knows no word of the text.
+    /// The vector of the text; `None` if the search needs none, or if the embedder knows no word of the text.
     pub(super) vector: Option<Vec<f32>>,
     /// The words that tools use for the everyday words of the unit.
     pub(super) hint: Hint,
@@ -111,7 +111,8 @@ impl<'a> ParsedQuery<'a> {
         Self { words, names, hints, units }
     }
 
-    /// Computes the vectors of the units and their hints; returns the reason if the whole query gets no vector.
+    /// Computes the vectors of the units and of their hints. Returns the reason if the whole query gets no vector, so
+    /// that the search must do without.
     pub(super) fn embed(&mut self, view: &View<'_>) -> Result<(), FallbackReason> {
         let (Some(embedder), Some(table)) = (view.embedder, view.vectors) else {
             return Err(FallbackReason::NoEmbedder);
@@ -158,7 +159,7 @@ impl<'a> ParsedQuery<'a> {
     }
 }
 
-/// Adds related words that tools use for the same thing; they have lower weights than the words of the text.
+/// Adds words that tools use for the same thing as words of the query, with lower weights.
 ///
 /// The added words are not embedded, because vectors already express related meanings.
 fn add_related(text: &str, words: &mut QueryWords, analyzer: &Analyzer) {
@@ -181,13 +182,13 @@ fn add_related(text: &str, words: &mut QueryWords, analyzer: &Analyzer) {
     }
 }
 
-/// Returns the words that tools use for the everyday words of a unit, and adds them to `hints`; `own` has all words of
-/// the unit.
+/// Returns the words that tools use for the everyday words of a unit, and adds them to `hints`; `own` has the unit's
+/// own words.
 fn hint_of(text: &str, own: &QueryWords, hints: &mut QueryWords, analyzer: &Analyzer) -> Hint {
     let all = words_of(text, MAX_HINT_WORDS);
     let mut hint = Hint::default();
     for relation in relations(&all) {
-        // A unit of one word usually asks for the thing that the word names.
+        // A unit of one word usually asks for just the thing that the word names, so an ambiguous hint is left out.
         if own.raw.len() == 1 && !relation.is_certain() {
             continue;
         }
@@ -228,7 +229,7 @@ impl Hint {
     }
 }
 
-/// Scales a vector to length one; returns `None` if it has no direction.
+/// Scales a vector to length one; returns `None` if it has no direction, e.g. is zero.
 fn unit_length(mut vector: Vec<f32>) -> Option<Vec<f32>> {
     let length = vector.iter().map(|number| number * number).sum::<f32>().sqrt();
     if !length.is_normal() {

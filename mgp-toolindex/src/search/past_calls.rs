@@ -11,7 +11,7 @@ use super::{Query, View};
 use crate::catalog::{Bitmap, Catalog, Slot};
 use crate::learn::History;
 
-/// The number of best tools; past calls replace at most [`MAX_NEWCOMERS`] of them.
+/// The number of tools at the top of the results, of which past calls replace at most [`MAX_NEWCOMERS`].
 const FIRST_TOOLS: usize = 5;
 
 /// The number of best tools that past calls never replace.
@@ -20,21 +20,21 @@ const KEPT_TOOLS: usize = 2;
 /// The maximum number of tools that past calls move into the best [`FIRST_TOOLS`].
 const MAX_NEWCOMERS: usize = 2;
 
-/// If fewer than this many of the best [`FIRST_TOOLS`] were called, not counting the [`KEPT_TOOLS`], past calls can
-/// also replace one tool that was never called.
+/// If fewer than this many of the best [`FIRST_TOOLS`] were ever called (the [`KEPT_TOOLS`] do not count), past calls
+/// can also replace one tool that was never called.
 const MIN_CALLED_TOOLS: usize = 2;
 
-/// The maximum fraction by which a tool is lowered, so that it ranks below the first results.
+/// The maximum fraction below the last of the first results to which other tools are lowered.
 const LOWERING: f32 = 1e-3;
 
-/// The lift at which past calls alone give a confidence of one half.
+/// The lift (the amount by which past calls raise a tool) at which past calls alone give a confidence of one half.
 const HALF_CONFIDENCE_LIFT: f32 = 0.5;
 
 /// The tools whose scores past calls raise.
 #[derive(Debug, Default)]
 pub(super) struct PastCalls<'a> {
     tools: FxHashMap<Slot, PastCall>,
-    /// The history, and the caller whose calls count.
+    /// The history, and the caller whose past calls count; `None` if past calls are not used.
     source: Option<(&'a History, &'a Principal)>,
 }
 
@@ -61,7 +61,7 @@ impl<'a> PastCalls<'a> {
         else {
             return Self::default();
         };
-        // Without an embedder, only the words are compared.
+        // In a keyword search, past queries are compared by words only.
         let vector = match ran {
             SearchStrategy::Hybrid => parsed.units.first().and_then(|unit| unit.vector.as_deref()),
             _ => None,
@@ -103,7 +103,7 @@ impl<'a> PastCalls<'a> {
         let is_called = |at: usize| lifts[at] > 0.0 || self.is_called(catalog, slots[at]);
         let first = first_results(&order, &shares, &lifts, is_called);
         lower_others(&mut shares, &first);
-        // If there is little other evidence, past calls alone determine the score of the best tool.
+        // If there is little other evidence, the past calls determine the score of the best tool.
         let confidence = max_lift / (max_lift + HALF_CONFIDENCE_LIFT);
         let best = best.max(MAX_UNNAMED_SCORE * confidence);
         let best_share = maximum(&shares);
@@ -155,7 +155,7 @@ fn first_results(
     first
 }
 
-/// Lowers the shares of all other tools below the shares of the first results.
+/// Lowers the shares of the tools that are not among the first results, if necessary, so that all of them rank below.
 fn lower_others(shares: &mut [f32], first: &[usize]) {
     let least = first.iter().map(|at| shares[*at]).fold(f32::INFINITY, f32::min);
     for at in (0..shares.len()).filter(|at| !first.contains(at)) {

@@ -3,6 +3,10 @@
 //! Candidates are the tools that contain words of the query and the tools with a similar meaning. For each candidate,
 //! the evidence is computed for the whole query and for each clause. A keyword search ignores the meaning, and a
 //! semantic search the words.
+//!
+//! This file only calls the steps in order: `evidence.rs` computes the scores by words and by meaning,
+//! `clause_scores.rs` combines those of the clauses, and `action.rs`, `past_calls.rs`, `named.rs` and `exclusion.rs`
+//! raise or lower the result; `weight.rs` has the weights.
 
 use mgp_types::mgp::SearchStrategy;
 use rustc_hash::FxHashMap;
@@ -133,8 +137,8 @@ pub(super) fn rank_by_evidence(
 
 /// Returns the tools that the query names, each with its nearness.
 ///
-/// The words of a translated query are compared before their translations, since they may be misspelled English words:
-/// `fiel` is German. A single word is not, because many foreign words resemble English ones.
+/// If the query was translated, its original words are compared first, because they may be misspelled English words:
+/// `fiel` is a German word. This does not apply to a single word, because many foreign words resemble English ones.
 fn find_named(
     view: &View<'_>,
     text: &str,
@@ -152,8 +156,8 @@ fn find_named(
     Ok(named::find(view, text, &parsed.words, within)?.into_iter().collect())
 }
 
-/// Collects the evidence for the tools that the search finds and for the `known` ones. If no tool contains a word of
-/// the query, the tools whose names are similar to the query are candidates too.
+/// Collects the evidence for the tools that the search finds, and for the tools in `known`. If no tool contains a word
+/// of the query, tools with similar names become candidates too.
 fn collect_evidence(
     view: &View<'_>,
     plan: &mut Plan<'_>,
@@ -180,7 +184,7 @@ fn collect_evidence(
     Ok(evidence)
 }
 
-/// Returns the indices of the best candidates, the best first.
+/// Returns the indices of the `k` best candidates, the best first.
 fn best_indices(view: &View<'_>, slots: &[Slot], scores: &[f32], k: usize) -> Vec<usize> {
     let mut order: Vec<usize> = (0..scores.len()).filter(|at| scores[*at] > 0.0).collect();
     let id = |at: usize| {
@@ -234,7 +238,7 @@ fn raise_named(names: &FxHashMap<Slot, f32>, slots: &[Slot], scores: &mut [f32])
     }
 }
 
-/// A query that is ready to be ranked, with the strategy that can be used for it.
+/// A parsed query, with the strategy and the weights by which it is ranked.
 struct Plan<'a> {
     parsed: ParsedQuery<'a>,
     weights: Weights,
@@ -261,7 +265,7 @@ impl<'a> Plan<'a> {
         if fallback.is_none() {
             return Self { parsed, weights, strategy: asked.clone(), fallback };
         }
-        // Parse again, because the words of a parsed query depend on the weights.
+        // Parse again with the weights of a keyword search, on which the words of a parsed query depend.
         let weights = Weights::KEYWORD;
         let parsed = ParsedQuery::new(text, translation, view.analyzer, weights);
         Self { parsed, weights, strategy: SearchStrategy::Keyword, fallback }

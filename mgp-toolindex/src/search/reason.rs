@@ -20,7 +20,7 @@ pub(super) fn reason(
         let score = |term: usize| evidence.word_scores.get(term * count + at);
         terms.any(|(term, own)| own.text == stem && score(term).is_some_and(|score| *score > 0.0))
     };
-    // A text in a script without spaces has no whole words, so its characters and pairs of characters are listed.
+    // A text in a script without spaces has no whole words; use its indexed characters and pairs of characters instead.
     let all: Vec<&str> = match &parsed.words.raw[..] {
         [] => parsed.words.terms.iter().map(|term| &*term.text).collect(),
         raw => raw.iter().map(String::as_str).collect(),

@@ -62,7 +62,7 @@ pub enum FallbackReason {
     NoEmbedder,
     /// The embedder failed on the query.
     EmbedderFailed(String),
-    /// The vectors of the tools are not ready yet.
+    /// Fewer than half of the tools have a vector: the other vectors are still being computed, or the embedder failed.
     Embedding,
     /// The embedder knows no word of the query, so the query has no vector.
     NoMeaning,
@@ -121,7 +121,7 @@ impl fmt::Display for FallbackReason {
         match self {
             Self::NoEmbedder => f.write_str("the index has no embedder"),
             Self::EmbedderFailed(why) => write!(f, "the query could not be embedded: {why}"),
-            Self::Embedding => f.write_str("the vectors of the tools are still being made"),
+            Self::Embedding => f.write_str("fewer than half of the tools have a vector yet"),
             Self::NoMeaning => f.write_str("the embedder knows nothing of the query"),
             Self::NoWord => f.write_str("no word of the query occurs in a tool"),
             Self::Browsing => f.write_str("the query is empty"),

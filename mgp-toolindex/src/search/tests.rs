@@ -182,7 +182,7 @@ fn correct_words_of_another_name_are_not_taken_as_typing_errors() {
     ] {
         assert_eq!(ids(&ask(&index, &Query::new(text)))[0], expected, "{text}");
     }
-    // The words of a hidden tool do not count.
+    // The words of a tool that is hidden from the caller do not count.
     let hiding = Hiding(vec!["x.archive_delete_note".to_owned()]);
     let found = index.search(&Query::new("delete note"), &hiding).unwrap();
     assert_eq!(ids(&found)[0], "x.delete_node");
@@ -207,7 +207,7 @@ fn a_misspelled_word_beside_known_ones_is_corrected() {
     let folder = "office.list_folder".to_owned();
     assert!(found(misspelled, &[]).contains(&folder));
     assert!(!found(unknown, &[]).contains(&folder));
-    // A word that only a hidden tool has corrects nothing.
+    // A word that only a hidden tool has is not used for corrections.
     let hidden = [folder];
     assert_eq!(found(misspelled, &hidden), found(unknown, &hidden));
 }
@@ -229,7 +229,7 @@ fn a_misspelled_name_that_looks_foreign_is_found() {
     let index = ToolIndex::new();
     let tools = ["move_card", "read_file", "move_file"].map(|name| tool(name, "", "a"));
     index.put(ServerEntry::new("x").tools(tools)).unwrap();
-    // The second word is German.
+    // The misspelled second word happens to be a German word.
     assert_eq!(ids(&ask(&index, &Query::new("moev fiel")))[0], "x.move_file");
 }
 

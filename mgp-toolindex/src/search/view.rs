@@ -8,7 +8,7 @@ use crate::learn::History;
 use crate::text::Analyzer;
 use crate::vector::VectorTable;
 
-/// The snapshot and the shared parts of an index, as a search reads them.
+/// The parts of a snapshot, and the shared parts of its index, that a search reads.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct View<'a> {
     pub(crate) catalog: &'a Catalog,

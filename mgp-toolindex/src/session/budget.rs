@@ -54,17 +54,17 @@ pub fn check_budget(budget: &ContextBudget, pins: &[IndexedTool]) -> Result<(), 
     })
 }
 
-/// The tokens available for the tools of a session.
+/// The numbers of tokens that are available for the tools of a session.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SessionRoom {
-    /// The maximum number of tokens for pinned tools: all that search results and the meta tools leave.
+    /// The maximum number of tokens for pinned tools: everything that the search results and the meta tools leave free.
     pub(super) pinned: u64,
     /// The maximum number of tokens for cached tools.
     pub(super) cached: u64,
 }
 
 impl SessionRoom {
-    /// Computes the room of a budget, even if the budget is inconsistent: search results keep their reserve, and the
+    /// Computes the room from a budget, which may be inconsistent. Search results always keep their reserve, and the
     /// sum never exceeds the maximum.
     pub(super) fn of(budget: &ContextBudget) -> Self {
         let all =

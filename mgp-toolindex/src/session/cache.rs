@@ -35,7 +35,7 @@ impl SessionTool {
     }
 }
 
-/// The tools of one session, shared by its calls.
+/// The tools of one session; all calls of the session share this value.
 #[derive(Debug)]
 pub(crate) struct Cache {
     /// The number that identifies the session within the process.
@@ -47,19 +47,21 @@ pub(crate) struct Cache {
 struct CacheState {
     /// The cached tools, least recently used first.
     tools: VecDeque<SessionTool>,
-    /// The pinned tools as of the last view; they do not count against the limit of cached tools.
+    /// The pinned tools as they were at the last call of [`Cache::refresh`]; they do not count against the limit of
+    /// cached tools.
     pinned: Vec<IndexedTool>,
-    /// The room that the pinned tools left as of the last view; `None` before the first view.
+    /// The number of tokens that the pinned tools left free at the last call of [`Cache::refresh`]; `None` before the
+    /// first one.
     room: Option<u64>,
 }
 
-/// The result of inserting a tool.
+/// The result of inserting a tool into a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Inserted {
     /// The tool was added.
     Added,
-    /// The tool was already present, and is now marked as used.
-    Known,
+    /// The tool was already present, with this number of tokens, and is now marked as used.
+    Known(u32),
     /// The tool was not inserted, because it alone exceeds the limit.
     TooLarge,
 }
@@ -76,7 +78,8 @@ impl Cache {
         self.number
     }
 
-    /// Returns the room that the pinned tools left as of the last view; `None` before the first view.
+    /// Returns the number of tokens that the pinned tools left free at the last call of [`Self::refresh`]; `None`
+    /// before the first one.
     pub(crate) fn room(&self) -> Option<u64> {
         self.state.lock().room
     }
@@ -88,10 +91,10 @@ impl Cache {
             return Inserted::TooLarge;
         }
         let known = state.tools.iter().position(|known| known.is(&held.tool));
-        known.map(|at| state.tools.remove(at));
+        let known = known.and_then(|at| state.tools.remove(at));
         state.tools.push_back(held);
         state.shrink(max_tokens);
-        if known.is_some() { Inserted::Known } else { Inserted::Added }
+        known.map_or(Inserted::Added, |known| Inserted::Known(known.tokens))
     }
 
     /// Marks a tool as used; returns whether it is present or pinned.
@@ -112,8 +115,8 @@ impl Cache {
         state.tools.iter().rev().find_map(|used| tools.iter().find(|tool| used.is(tool)))
     }
 
-    /// Replaces each cached tool by its current state, which `look` returns; `None` removes the tool. Then evicts tools
-    /// until the others fit.
+    /// Replaces each cached tool by its current state, which `look` returns; removes it if `look` returns `None`. Then
+    /// evicts tools until the remaining ones fit into `max_tokens`.
     ///
     /// Pinned tools are removed from the cached tools. Returns the cached tools, most recently used first.
     pub(crate) fn refresh(

@@ -96,8 +96,8 @@ fn digest(name: &str) -> Digest {
     *blake3::hash(name.as_bytes()).as_bytes()
 }
 
-/// Makes room for another session of the principal: removes expired sessions, and then an old one if that is not
-/// enough.
+/// Makes room for another session of the principal if a limit is reached. Removes expired sessions and, if that is not
+/// enough, one old session, which the documentation of this module describes.
 fn enforce_limits(
     table: &mut HashMap<Digest, Handle>,
     principal: &Principal,

@@ -51,14 +51,15 @@ pub struct Sessions(Arc<SessionsState>);
 
 #[derive(Debug)]
 struct SessionsState {
-    /// The id of this instance, because several instances can serve the same connection.
+    /// The number that distinguishes this instance from others, because several instances can serve the same
+    /// connection.
     number: u64,
     plan: RwLock<Arc<ContextPlan>>,
     limits: SessionLimits,
     handles: Handles,
 }
 
-/// The session of a call.
+/// The session to which a call belongs.
 #[derive(Clone, Debug)]
 pub struct Session {
     cache: Arc<Cache>,
@@ -82,9 +83,10 @@ pub struct SessionView {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Loaded {
-    /// The number of tokens of the added tools.
+    /// The number of tokens by which the session has grown: those of added tools, and of parts that were added to its
+    /// other tools.
     pub(crate) tokens: u64,
-    /// For each requested tool, `true` if the tool is in the session now.
+    /// For each requested tool, `true` if it is in the session after the request.
     pub(crate) is_in: Vec<bool>,
 }
 
@@ -183,14 +185,13 @@ impl Sessions {
         if session.cache.mark_used(tool) {
             return false;
         }
-        // Shorten a tool that exceeds the room left by the pinned tools, so that it does not evict all others.
+        // Shorten the tool if it needs more room than the pinned tools leave, so that it does not evict all others.
         let room = session.cache.room().unwrap_or(u64::MAX).min(session.room.cached);
         let insert = |held| session.cache.insert(held, session.room.cached) == Inserted::Added;
         hold(tool, room).is_some_and(insert)
     }
 
-    /// Inserts requested tools into a session, but leaves out each tool that would evict another tool of the same
-    /// request.
+    /// Inserts requested tools into a session. Leaves out each tool that would evict another tool of the same request.
     fn put(session: &Session, held: &[Option<SessionTool>], room: u64) -> Loaded {
         let (mut tokens, mut all) = (0_u64, 0_u64);
         let mut insert = |held: &SessionTool| {
@@ -198,12 +199,16 @@ impl Sessions {
             if with > room {
                 return false;
             }
-            let inserted = session.cache.insert(held.clone(), room);
-            if inserted == Inserted::Added {
-                tokens = tokens.saturating_add(held.tokens.into());
-            }
+            let before = match session.cache.insert(held.clone(), room) {
+                Inserted::Added => 0,
+                // The tool is in the session already, perhaps with a shorter definition than it gets now; count only
+                // the difference.
+                Inserted::Known(before) => before,
+                Inserted::TooLarge => return false,
+            };
+            tokens = tokens.saturating_add(held.tokens.saturating_sub(before).into());
             all = with;
-            inserted != Inserted::TooLarge
+            true
         };
         let is_in = held.iter().map(|held| held.as_ref().is_some_and(&mut insert)).collect();
         Loaded { tokens, is_in }

@@ -132,6 +132,28 @@ fn requested_tools_are_counted_exactly_and_once() {
 }
 
 #[test]
+fn a_shortened_tool_that_is_requested_again_adds_the_tokens_of_its_full_definition() {
+    let (index, _, _) = index_with_large();
+    index.count_tokens();
+    let tools = ["large", "pin"].map(|name| index.get("s", name).unwrap());
+    let both: u64 = tools.iter().map(|tool| u64::from(tool.tokens())).sum();
+    let budget = ContextBudget::new(3000 + 450 + both, 2000_u64, 3000_u64, both - 200);
+    let sessions = Sessions::with_budget(budget, Pins::new(), SessionLimits::default());
+    let cx = cx(ScopeKind::Connection, "ann");
+    let session = sessions.open(&cx, None).unwrap();
+    let request = |tools| sessions.request(&cx.principal, &session, tools, &index, &AllTools);
+    let view = || sessions.view(&cx.principal, Some(&session), &index, &AllTools);
+    request(&tools[..]);
+    let before = view();
+    assert_eq!(names(&before.cached), ["pin", "large"]);
+    assert!(before.cached[1].is_trimmed());
+    let added = request(&tools[..1]).tokens;
+    let after = view();
+    assert_eq!(names(&after.cached), ["large"]);
+    assert_eq!(added, u64::from(after.cached[0].tokens - before.cached[1].tokens));
+}
+
+#[test]
 fn an_invalid_budget_names_what_does_not_fit() {
     let index = index();
     let pins = [index.get("s", "huge").unwrap(), index.get("s", "t0").unwrap()];

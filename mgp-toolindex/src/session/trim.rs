@@ -20,15 +20,15 @@ pub(crate) struct Fitted {
 }
 
 struct Step {
-    /// The maximum number of bytes of the tool's description.
+    /// The maximum number of bytes to which the step shortens the tool's description.
     description: usize,
-    /// The maximum number of bytes of a parameter's description.
+    /// The maximum number of bytes to which the step shortens the description of a parameter.
     text: usize,
-    /// The maximum nesting depth of schemas.
+    /// The maximum nesting depth of the schemas that the step keeps.
     depth: usize,
-    /// The maximum number of values of an enumeration, and of alternatives in `anyOf` and similar members.
+    /// The maximum length of the enumerations, and of the lists of alternatives such as `anyOf`, that the step keeps.
     words: usize,
-    /// The members of a schema that the step does not remove.
+    /// The members of a schema that the step keeps.
     members: &'static [&'static str],
     properties: Properties,
 }
@@ -43,7 +43,7 @@ enum Properties {
 /// The maximum size of a schema that can be reduced, in bytes: three times the longest schema found in a real tool.
 const MAX_REDUCED_BYTES: usize = 128 << 10;
 
-/// Members that constrain a value.
+/// Members of a schema that constrain a value.
 #[rustfmt::skip]
 const CONSTRAINTS: &[&str] = &[
     "type", "enum", "const", "format", "pattern", "default", "minimum", "maximum", "minLength",
@@ -52,7 +52,7 @@ const CONSTRAINTS: &[&str] = &[
 /// Members of a schema without which the model would have to guess the arguments.
 const ESSENTIALS: &[&str] = &["type", "enum", "const"];
 
-/// The reduction steps, from the mildest to the strongest, which leaves only a name and a sentence.
+/// The reduction steps, from the mildest to the strongest. The strongest leaves only the name and a sentence.
 const STEPS: [Step; 6] = [
     Step {
         description: 1000,
@@ -104,7 +104,7 @@ const STEPS: [Step; 6] = [
     },
 ];
 
-/// Fits a tool into `max` tokens with the mildest step that is sufficient; returns `None` if no step is.
+/// Fits a tool into `max` tokens by the mildest step that is sufficient; returns `None` if even the strongest is not.
 pub(crate) fn fit(tool: &IndexedTool, max: u32) -> Option<Fitted> {
     fit_definition(tool.definition(), tool.tokens(), max)
 }
@@ -159,7 +159,8 @@ fn reduce(schema: &Value, step: &Step, depth: usize) -> Value {
             }
             "properties" if depth > 0 => properties(members, value, step, depth),
             "additionalProperties" => additional(members, value, step, depth),
-            // The step removes `prefixItems`; without that member, `items` would apply to the first items, too.
+            // Without `prefixItems`, which the step removes, `items` would apply to the first items too. So keep
+            // `items` only if the schema has no `prefixItems`.
             "items" if value.is_object() && !members.contains_key("prefixItems") => {
                 (depth > 0).then(|| reduce(value, step, depth - 1))
             }
@@ -190,7 +191,8 @@ fn reduce(schema: &Value, step: &Step, depth: usize) -> Value {
     Value::Object(out)
 }
 
-/// Returns whether a step keeps an enumeration: as a whole or not at all, because each of its values is valid.
+/// Returns whether a step keeps an enumeration. It is kept as a whole or not at all, because a part of it would forbid
+/// valid values.
 fn keeps_words(words: &Value, step: &Step) -> bool {
     words.as_array().is_some_and(|all| all.len() <= step.words && all.iter().all(is_short))
 }

@@ -9,8 +9,8 @@ use super::split::{Piece, split};
 use super::stem::{StemCache, WordStemmer};
 use super::stop::is_stop_word;
 
-/// The weight of a single character in a query, in scripts without spaces; a pair of characters has the weight 1.
-/// Single characters find words of one character, but also match particles, so their weight is low.
+/// The weight in a query of a single character of a script without spaces; a pair of characters has the weight 1.
+/// Single characters find words of one character, but they also find particles, so their weight is low.
 const SINGLE_WEIGHT: f32 = 0.2;
 
 /// The maximum number of distinct words of a query; only pasted documents have more words.

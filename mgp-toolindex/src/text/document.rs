@@ -7,7 +7,8 @@ use super::split::{Piece, split};
 use super::tool_text::{ToolText, truncate};
 use crate::lexicon::translate_definition;
 
-/// The number of times the name is indexed, so that a word of the name counts more than a word of the description.
+/// The number of times that the name is indexed as part of the text, so that its words count more than those of the
+/// description.
 const NAME_REPEATS: usize = 2;
 
 /// The maximum number of bytes of a server's description that are indexed with each of its tools.
@@ -67,8 +68,8 @@ impl ToolText<'_> {
         Document { name: self.name_words(indexer), text, kinds: self.kinds(indexer) }
     }
 
-    /// Returns the texts that are not in English, with their foreign words replaced by English words; `None` if all
-    /// texts are in English.
+    /// Returns the texts of the tool that are not in English, with their foreign words replaced by English words;
+    /// `None` if all texts are in English.
     fn in_english(&self) -> Option<String> {
         let parameters = self.parameters.iter().map(|parameter| &*parameter.description);
         let texts = [self.name, self.title.unwrap_or_default(), self.description];
@@ -134,7 +135,8 @@ impl ToolText<'_> {
 
     fn kinds(&self, indexer: &mut Indexer) -> String {
         let mut out = String::new();
-        // The field `kinds` has no word frequencies, so repeating a word would not raise its weight.
+        // Repeated words are not removed: the field `kinds` has no word frequencies, so a repetition does not raise the
+        // weight of a word.
         let mut add = |sign: &str, text: &str| {
             split(text, &mut |piece| {
                 if let Piece::Word(word) | Piece::Whole(word) = piece {

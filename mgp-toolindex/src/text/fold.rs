@@ -8,8 +8,8 @@ use unicode_normalization::char::is_combining_mark;
 /// The maximum length of a name that can be compared as a whole, in bytes.
 pub(crate) const MAX_NAME_BYTES: usize = 128;
 
-/// Replaces compatibility forms and accented letters by plain letters. The case is not changed, because a change of
-/// case separates words.
+/// Replaces compatibility forms and accented letters by plain letters. The case stays, because words are later split
+/// where it changes.
 pub(super) fn plain(text: &str) -> Cow<'_, str> {
     if text.is_ascii() {
         return Cow::Borrowed(text);

@@ -26,8 +26,8 @@ pub(crate) struct QueryWords {
     pub(crate) terms: Vec<Term>,
     /// The words in lower case before stemming, without duplicates; used to find misspelled words.
     pub(crate) raw: Vec<String>,
-    /// The letters and digits of the whole query, with which names with typing errors are found; empty if the query is
-    /// too long for a name.
+    /// The letters and digits of the whole query, which are compared with names that may have typing errors; empty if
+    /// the query is too long for a name.
     pub(crate) whole: String,
 }
 
@@ -44,7 +44,7 @@ impl QueryWords {
         }
     }
 
-    /// Returns the index of a word, after adding it with weight 1 if it is not there.
+    /// Returns the index of a word in `terms`; adds the word with weight 1 if it is not there.
     pub(crate) fn place(&mut self, text: &str) -> usize {
         let known = self.terms.iter().position(|term| term.text == text);
         known.unwrap_or_else(|| {

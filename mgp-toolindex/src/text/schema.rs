@@ -89,10 +89,10 @@ enum Kind {
 #[derive(Clone, Copy, Debug)]
 struct Frame {
     kind: Kind,
-    /// The index of the parameter that this object or array describes.
+    /// The index in `all` of the parameter that this object or array describes.
     parameter: Option<usize>,
     is_object: bool,
-    /// If set, the next string is a key of the object.
+    /// `true` if the next string is a key of this object, and not a value.
     at_key: bool,
 }
 
@@ -101,7 +101,7 @@ struct Reader<'a> {
     most: usize,
     all: Vec<Parameter<'a>>,
     frames: Vec<Frame>,
-    /// The key of the next value, still escaped.
+    /// The key of the next value, as it is written in the JSON text, i.e. with escapes.
     key: &'a str,
 }
 
@@ -109,7 +109,8 @@ impl<'a> Reader<'a> {
     fn read(&mut self) {
         let bytes = self.text.as_bytes();
         let mut at = 0;
-        // Objects and arrays below the maximum depth are only counted, so that their end can be found.
+        // The number of open objects and arrays below the maximum depth. They are only counted, so that their end is
+        // found.
         let mut below = 0usize;
         while let Some(byte) = bytes.get(at) {
             match byte {

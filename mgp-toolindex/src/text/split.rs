@@ -5,7 +5,7 @@ use super::fold::plain;
 /// The maximum length of a word, in bytes; a longer word is usually a key, a hash or binary data.
 const MAX_WORD_BYTES: usize = 64;
 
-/// The maximum number of parts of an identifier; if there are more, only the parts are used, not the whole.
+/// The maximum number of parts of an identifier that is also kept as a whole.
 const MAX_PARTS: usize = 8;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub(super) enum Piece<'a> {
     /// A single character of a script without spaces.
     Single {
         text: &'a str,
-        /// `true` if there is no other character in its run.
+        /// `true` if the characters before and after it are not of such a script.
         alone: bool,
     },
 }
@@ -64,7 +64,7 @@ pub(crate) fn words_of(text: &str, max: usize) -> Vec<String> {
 
 /// Returns whether a character belongs to a script that is written without spaces, or whose words carry particles.
 fn is_dense(c: char) -> bool {
-    // Most characters are below this code point, so for most texts only this comparison is made.
+    // Compare with the lowest code point first, because most characters are below it.
     c >= '\u{0e00}'
         && matches!(c,
         '\u{0e00}'..='\u{0eff}'      // Thai, Lao
@@ -111,7 +111,7 @@ impl CharKind {
 struct Identifier {
     /// The parts of the current identifier that were read so far, joined, in lower case.
     whole: String,
-    /// The position in `whole` at which each part starts.
+    /// The positions in `whole` at which the parts start.
     starts: Vec<usize>,
     last: Option<CharKind>,
 }

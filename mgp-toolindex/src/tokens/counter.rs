@@ -90,8 +90,8 @@ impl TokenCounter {
     /// memory. If four callers are already waiting, or there are no tables, the counts are upper bounds.
     #[must_use]
     pub fn count_all<T: AsRef<str> + Sync>(texts: &[T]) -> (Vec<u32>, Exactness) {
-        // Allocate the counts before the counting thread runs, so that they are not between the memory blocks that the
-        // thread frees.
+        // Allocate the counts before the counting thread runs. Otherwise they could be between the memory blocks that
+        // the thread frees, so that less memory could be returned to the system.
         let mut counts = vec![0; texts.len()];
         let fill = |counts: &mut [u32], count: &dyn Fn(&str) -> u32| {
             counts.iter_mut().zip(texts).for_each(|(slot, text)| *slot = count(text.as_ref()));
@@ -130,7 +130,7 @@ impl Default for TokenCounter {
 
 mgp_types::opaque_debug!(TokenCounter);
 
-/// The permit to count tokens; only one caller has it at a time.
+/// The permit to count tokens with the tables; only one caller has it at a time.
 #[cfg(feature = "tokens")]
 struct CountPermit {
     _guard: mgp_types::sync::MutexGuard<'static, ()>,
@@ -145,7 +145,7 @@ impl CountPermit {
     fn wait() -> Option<Self> {
         static COUNTING: mgp_types::sync::Mutex<()> = mgp_types::sync::Mutex::new(());
         static WAITING_CALLERS: AtomicUsize = AtomicUsize::new(0);
-        // The caller that is counting is not included in the number of waiting callers.
+        // The caller that is counting does not count as waiting.
         let enter = |waiting| (waiting < Self::MAX_WAITING).then_some(waiting + 1);
         WAITING_CALLERS.fetch_update(Ordering::Relaxed, Ordering::Relaxed, enter).ok()?;
         let guard = COUNTING.lock();

@@ -29,7 +29,7 @@ pub fn max_tokens_of(text: &str) -> u32 {
     count
 }
 
-/// The kind of the run that begins at a byte; a space before letters or punctuation belongs to their run.
+/// The kind of the characters of a run. A space before letters or punctuation belongs to their run.
 enum Kind {
     Letters,
     Digits,
@@ -60,8 +60,8 @@ fn is_sign(byte: u8) -> bool {
     byte.is_ascii_punctuation()
 }
 
-/// Returns the end of a run of letters, and its maximum number of tokens. A run ends before a capital letter that
-/// follows a small one, because a piece ends there.
+/// Returns the end of a run of letters, and the maximum number of tokens that it needs. A run ends before a capital
+/// letter that follows a small one, because the encoding splits a text there.
 fn letters(bytes: &[u8], start: usize) -> (usize, usize) {
     let first = start + usize::from(bytes[start] == b' ');
     let mut end = first + 1;
@@ -84,10 +84,11 @@ fn letters(bytes: &[u8], start: usize) -> (usize, usize) {
     (end, within(&bytes[start..end], ends_here))
 }
 
-/// Returns the maximum number of tokens of a run of letters: the letters of a known pair are never two tokens.
+/// Returns the maximum number of tokens of a run of letters. Two letters that are known to form a token are never two
+/// separate tokens.
 fn within(run: &[u8], ends_here: bool) -> usize {
-    // The maximum number of tokens up to the current byte: `alone` if the last token is only this byte, `longer` if it
-    // begins earlier.
+    // `alone` is the maximum number of tokens up to the current byte if the last token is only this byte, and `longer`
+    // if the last token begins earlier.
     let (mut alone, mut longer) = (1, 0);
     let mut before = 0;
     for pair in run.windows(2) {
@@ -114,7 +115,7 @@ fn is_pair(first: u8, second: u8) -> bool {
 fn digits(bytes: &[u8], start: usize) -> (usize, usize) {
     let end = end_of(bytes, start, |byte| byte.is_ascii_digit());
     let count = end - start;
-    // Neighbouring digits of other scripts can belong to the same piece.
+    // Next to digits of other scripts, which can belong to the same piece, the digits may be grouped otherwise.
     let is_alone = |at: Option<&u8>| at.is_none_or(u8::is_ascii);
     if is_alone(start.checked_sub(1).map(|at| &bytes[at])) && is_alone(bytes.get(end)) {
         (end, count.div_ceil(3))
@@ -144,8 +145,8 @@ fn signs(bytes: &[u8], start: usize) -> (usize, usize) {
     (end, run.len())
 }
 
-/// Returns the end of a run of non-ASCII characters, and its maximum number of tokens, which depends on the first two
-/// bytes of each character.
+/// Returns the end of a run of non-ASCII characters, and its maximum number of tokens: one per byte, but only one for
+/// the first two bytes of a character if they are known to form a token.
 fn foreign(bytes: &[u8], start: usize) -> (usize, usize) {
     let end = end_of(bytes, start, |byte| !byte.is_ascii());
     let mut cost = end - start;
@@ -154,7 +155,7 @@ fn foreign(bytes: &[u8], start: usize) -> (usize, usize) {
             0xc2..=0xf4 => FIRST_TWO_BYTES[usize::from(pair[0] - 0xc2)],
             _ => 0,
         };
-        // Only first bytes of characters have a mask, so at most one token is saved per character.
+        // Only the first byte of a character has a mask, so at most one token is saved for each character.
         cost -= usize::from(pair[1] >= 0x80 && mask >> (pair[1] & 0x3f) & 1 == 1);
     }
     (end, cost)

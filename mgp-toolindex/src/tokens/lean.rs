@@ -11,7 +11,7 @@ use crate::text::compact;
 
 #[derive(Deserialize)]
 pub(crate) struct Members<'a> {
-    /// The name as JSON, with quotes and escapes.
+    /// The name as a JSON string, with quotes and escapes.
     #[serde(skip)]
     pub(crate) name: Cow<'a, str>,
     #[serde(borrow, default)]

@@ -24,8 +24,8 @@ const MAX_ESTIMATED_BYTES: usize = 256 << 10;
 /// Returns an upper bound of the tokens of a tool's definition; a model receives only three members of the definition.
 #[must_use]
 pub fn max_tokens_of_definition(definition: &str) -> u32 {
-    // A definition this long is never sent as a whole, so a rough bound is sufficient: every token has at least one
-    // byte.
+    // A definition this long is never sent to a model as a whole, so a rough bound is sufficient: every token has at
+    // least one byte.
     if definition.len() > MAX_ESTIMATED_BYTES {
         return u32::try_from(definition.len()).unwrap_or(u32::MAX);
     }

@@ -7,7 +7,8 @@
 /// file again.
 const WORDS: &str = include_str!("words.txt");
 
-/// Returns whether a word is in the list. It searches the sorted text directly, so that no set of words needs memory.
+/// Returns whether a word is in the list. Searches the sorted text directly, so that no set of the words is needed in
+/// memory.
 pub(super) fn is_one_token(word: &str) -> bool {
     let bytes = WORDS.as_bytes();
     let (mut low, mut high) = (0, bytes.len());

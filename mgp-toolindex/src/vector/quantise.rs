@@ -16,7 +16,7 @@ pub(super) struct QuantisedQuery<'a> {
     pub(super) unit: f32,
     /// The query as integers, padded with zeros to the stride of the rows.
     pub(super) coarse: Vec<i16>,
-    /// The maximum rounding error of the difference between two scores of the scan.
+    /// The maximum error of the difference between two scores of the scan, which rounding causes.
     pub(super) slack: f32,
 }
 
@@ -34,20 +34,23 @@ impl<'a> QuantisedQuery<'a> {
             *coarse = to_i16(whole);
             off += (scaled - whole) * (scaled - whole);
         }
-        // Rows have length one, so the error of a score is at most the length of the query's rounding error; the errors
-        // of two rows can have opposite signs. The second term covers the rounding of floats.
+        // A row has length one, so the error of a score is at most the length of the rounding error of the query. The
+        // errors of two rows can have opposite signs, hence the factor 2. The second term covers the rounding of
+        // floats.
         let slack = 2.0 * off.sqrt() + range * 4.0e-6 / (unit * max);
         Some(Self { exact, unit, coarse, slack })
     }
 }
 
-/// Returns the greatest value in a query for which the sum of its products with a row always fits into 32 bits.
+/// Returns the greatest value to which a query may be scaled, so that the sum of its products with a row always fits
+/// into 32 bits.
 fn range(stride: usize) -> i16 {
     let most = (1_usize << 31) / (128 * stride.max(1));
     i16::try_from(most.saturating_sub(1)).unwrap_or(i16::MAX)
 }
 
-/// Writes a vector as a row and returns the row's factor; returns `None` if the vector has no direction.
+/// Writes a vector to `row` as integers, and returns the factor that restores its length; returns `None` if the vector
+/// has no direction.
 pub(super) fn write(values: &[f32], row: &mut [i8]) -> Option<f32> {
     unit(values)?;
     let max = values.iter().fold(0.0_f32, |max, value| max.max(value.abs()));

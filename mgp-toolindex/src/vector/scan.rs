@@ -11,7 +11,7 @@ use crate::catalog::Slot;
 /// The number of rows in one word of filter bits.
 pub(super) const WORD_BITS: usize = 64;
 
-/// The number of rows that a kernel multiplies together.
+/// The number of rows that one call of `four` multiplies with a query.
 const BLOCK: usize = 4;
 
 /// A range of consecutive rows.
@@ -30,9 +30,10 @@ pub(super) struct Rows<'a> {
     pub(super) within: Option<&'a [u64]>,
 }
 
-/// Offers all matching rows to the list of best rows of each query; `four` multiplies four rows with a query.
+/// Computes the score of each row that exists and passes the filter, for each query, and offers it to the query's list
+/// of best rows. `four` multiplies four rows with a query.
 #[inline(always)]
-#[expect(clippy::inline_always, reason = "takes on the instructions of the function it stands in")]
+#[expect(clippy::inline_always, reason = "compiled with the instructions of its caller")]
 pub(super) fn scan(
     rows: Rows<'_>,
     queries: &[QuantisedQuery<'_>],
@@ -64,8 +65,8 @@ pub(super) fn scan(
                 continue;
             }
             for picked in picked.chunks(BLOCK) {
-                // An incomplete block is filled with copies of its last row that have the factor NaN, so that the
-                // scores of the copies are never among the best.
+                // Fill an incomplete block with copies of its last row. They have the factor NaN, so their scores are
+                // never among the best.
                 let at = |nth: usize| usize::from(picked[nth.min(picked.len() - 1)]);
                 let row = |nth: usize| &bytes[at(nth) * stride..][..stride];
                 let products = four([row(0), row(1), row(2), row(3)], &query.coarse);
@@ -83,10 +84,10 @@ pub(super) fn scan(
     }
 }
 
-/// Offers four rows to the list of best rows if at least one is good enough. Usually no row is good enough, and a
-/// single branch skips all four.
+/// Adds those of four rows that are good enough to the list of best rows. Usually none is, and a single branch skips
+/// all four.
 #[inline(always)]
-#[expect(clippy::inline_always, reason = "takes on the instructions of the function it stands in")]
+#[expect(clippy::inline_always, reason = "compiled with the instructions of its caller")]
 fn offer(best: &mut TopRows, products: [i32; BLOCK], factors: [f32; BLOCK], slots: [Slot; BLOCK]) {
     let mut scores = [0.0; BLOCK];
     let mut is_good = false;
@@ -101,7 +102,7 @@ fn offer(best: &mut TopRows, products: [i32; BLOCK], factors: [f32; BLOCK], slot
     }
 }
 
-/// Returns the indices of the bits that are set.
+/// Returns the indices of the set bits of a mask, in the buffer `picked`.
 fn pick(mut mask: u64, picked: &mut [u8; WORD_BITS]) -> &[u8] {
     let mut count = 0;
     while mask != 0 {
@@ -117,7 +118,7 @@ fn to_slot(at: usize) -> Slot {
     at as Slot
 }
 
-#[expect(clippy::cast_precision_loss, reason = "part of what the slack of a question covers")]
+#[expect(clippy::cast_precision_loss, reason = "the slack of a query covers the rounding")]
 fn to_f32(product: i32) -> f32 {
     product as f32
 }

@@ -95,7 +95,7 @@ impl VectorTable {
         }
     }
 
-    /// Returns the bytes of a row, which preserve the direction of the vector but not its length.
+    /// Returns the bytes of the row in a slot, which preserve the direction of the vector but not its length.
     pub(crate) fn row(&self, slot: Slot) -> Option<&[i8]> {
         self.row_and_factor(slot).map(|(row, _)| row)
     }
@@ -131,7 +131,8 @@ impl VectorTable {
         (self.sum.mean(self.rows), self.rows)
     }
 
-    /// Writes the dot products of a row with these vectors to `out`; returns `false` if the row does not exist.
+    /// Writes to `out` the dot products of the row in a slot with these vectors; returns `false` if the slot has no
+    /// row.
     ///
     /// `row` is a buffer that the caller reuses between calls.
     pub(crate) fn products(

@@ -4,7 +4,8 @@ use std::cmp::Ordering;
 
 use crate::catalog::Slot;
 
-/// The number of additional rows that are kept, because the scores of the scan are rounded.
+/// The minimum number of rows that are kept beyond the wanted ones. The scores of the scan are rounded, so one of these
+/// rows might be among the best.
 const SPARE_ROWS: usize = 16;
 
 #[derive(Clone, Copy, Debug)]
@@ -21,7 +22,7 @@ impl Scored {
     }
 }
 
-/// The best of the offered rows.
+/// The best of the rows that a scan offers.
 pub(super) struct TopRows {
     k: usize,
     keep: usize,
@@ -33,7 +34,7 @@ pub(super) struct TopRows {
 impl TopRows {
     pub(super) fn new(k: usize, rows: usize) -> Self {
         let keep = k.saturating_add(k / 8).saturating_add(SPARE_ROWS).min(rows);
-        // Reserve twice the space, so that for most rows only a push is needed and sorting is rare.
+        // Reserve twice the space: rows are only appended until it is full, so sorting is rare.
         let found = Vec::with_capacity(keep.saturating_mul(2));
         Self { k, keep, floor: f32::NEG_INFINITY, found }
     }

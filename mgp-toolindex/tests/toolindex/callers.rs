@@ -10,7 +10,7 @@ use mgp_toolindex::{
 };
 use mgp_types::RawObject;
 use mgp_types::mcp::Tool;
-use mgp_types::mgp::{ContextBudget, ContextLevel, RiskLevel, ToolSecurity};
+use mgp_types::mgp::{ContextBudget, ContextLevel, Permission, RiskLevel, ToolSecurity};
 use mgp_types::service::{Context, Hidden, Principal, Stack, mock, visibility};
 use serde_json::{Value, json};
 
@@ -61,12 +61,52 @@ async fn a_request_for_too_many_tools_returns_only_tools_of_the_session() {
     for name in &loaded {
         assert!(cached.contains(&&**name), "{name} is not in the session: {cached:?}");
     }
-    let has_note = answer["notes"].to_string().contains("`tools/list` has all");
+    let has_note = answer["notes"].to_string().contains("request fewer capabilities");
     assert_eq!(has_note, loaded.len() < cached.len(), "{answer}");
     assert!(TokenCounter::new().count(&answer.to_string()) <= 3000);
     let unmet = answer["tools_unavailable"].as_array().unwrap().len();
     assert_eq!(cached.len() + unmet, 12, "{answer}");
     assert_eq!(answer["status"], if unmet == 0 { "fulfilled" } else { "partial" });
+}
+
+#[tokio::test]
+async fn a_note_explains_that_the_only_tool_does_not_fit_into_an_answer() {
+    let mut security = ToolSecurity::new(RiskLevel::Safe);
+    let needed: Vec<_> =
+        (0..60).map(|at| Permission::from(format!("com.example.p{at}").as_str())).collect();
+    security.permissions_required = needed.into();
+    let index = ToolIndex::new();
+    let wide = tool("wide", "Does everything").security(security);
+    index.put(ServerEntry::new("s").tool(wide)).unwrap();
+    let budget = ContextBudget::new(8000_u64, 2000_u64, 300_u64, 3000_u64);
+    let sessions = Sessions::with_budget(budget, Pins::new(), SessionLimits::default());
+    let mut client = client(&Endpoints::new(index, sessions), "ann");
+    let answer = ask(&mut client, "discover", json!({"query": "wide"})).await;
+    assert_eq!((&answer["tools"], &answer["omitted"]), (&json!([]), &json!(1)), "{answer}");
+    let note = answer["notes"][0].as_str().unwrap();
+    let tokens = note.strip_prefix("`wide` needs ").and_then(|rest| rest.split(' ').next());
+    assert!(tokens.unwrap().parse::<u32>().unwrap() > 300 && note.contains("is 300"), "{note}");
+    assert!(TokenCounter::new().count(&answer.to_string()) <= 300);
+}
+
+#[tokio::test]
+async fn a_tool_without_room_in_the_session_is_reported_neither_as_loaded_nor_as_missing() {
+    let index = ToolIndex::new();
+    index
+        .put(ServerEntry::new("files").tool(tool("delete_file", "Delete a file for good")))
+        .unwrap();
+    // With this budget, the search results and the meta tools leave ten tokens for the tools of the session.
+    let budget = ContextBudget::new(3460_u64, 0_u64, 3000_u64, 3000_u64);
+    let sessions = Sessions::with_budget(budget, Pins::new(), SessionLimits::default());
+    let mut client = client(&Endpoints::new(index, sessions), "ann");
+    let asked =
+        json!({"requirements": {"capabilities": ["delete file"], "input_types": ["spreadsheet"]}});
+    let answer = ask(&mut client, "request", asked).await;
+    assert_eq!(answer["status"], "unavailable", "{answer}");
+    let unmet = answer["tools_unavailable"].as_array().unwrap();
+    assert_eq!((unmet.len(), &unmet[0]["name"]), (1, &json!("delete_file")), "{answer}");
+    assert_eq!(unmet[0]["reason"], "its definition does not fit the budget of the session");
+    assert!(answer["notes"].is_null(), "`notes` would tell that no such tool exists: {answer}");
 }
 
 #[tokio::test]
@@ -282,19 +322,53 @@ async fn a_search_with_a_costly_embedder_does_not_block_the_caller() {
     call.await.unwrap();
 }
 
-#[test]
-fn dropped_calls_leave_no_work_behind() {
-    let runtime = tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build();
-    let decided = Arc::new(AtomicUsize::new(0));
+#[tokio::test]
+async fn a_change_of_a_session_is_notified_although_its_request_was_dropped() {
     let index = ToolIndex::new();
-    let tools = (0..2500).map(|at| tool(&format!("zorp{at}x"), "Does it"));
+    index.put(ServerEntry::new("s").tool(tool("zorp", "Does it"))).unwrap();
+    let (begun, begins) = std::sync::mpsc::channel();
+    let (go, waits) = std::sync::mpsc::channel::<()>();
+    let waits = std::sync::Mutex::new(waits);
+    let (heard, hears) = std::sync::mpsc::channel();
+    let endpoints = Endpoints::new(index, Sessions::new())
+        .availability(move |_: &Context, _: &IndexedTool| {
+            begun.send(()).unwrap();
+            // Waits until the test drops the sender.
+            let _ = waits.lock().unwrap().recv();
+            Availability::Callable
+        })
+        .on_change(move |_| heard.send(()).unwrap());
+    let mut client = client(&endpoints, "ann");
+    let asked = json!({"requirements": {"capabilities": ["zorp"]}}).to_string();
+    let call = tokio::spawn(client.call("mgp/tools/request", &asked));
+    while begins.try_recv().is_err() {
+        tokio::task::yield_now().await;
+    }
+    call.abort();
+    assert!(call.await.is_err_and(|error| error.is_cancelled()));
+    drop(go);
+    assert!(hears.recv_timeout(std::time::Duration::from_secs(10)).is_ok());
+}
+
+/// Returns endpoints with some tools, and the number of decisions about access that they have made.
+fn counting_decisions(tools: usize) -> (Endpoints, Arc<AtomicUsize>) {
+    let index = ToolIndex::new();
+    let tools = (0..tools).map(|at| tool(&format!("zorp{at}x"), "Does it"));
     index.put(ServerEntry::new("s").tools(tools)).unwrap();
+    let decided = Arc::new(AtomicUsize::new(0));
     let counts = Arc::clone(&decided);
     let endpoints =
         Endpoints::new(index, Sessions::new()).visibility(visibility(move |_, _, _| {
             counts.fetch_add(1, Ordering::Relaxed);
             Ok(())
         }));
+    (endpoints, decided)
+}
+
+#[test]
+fn dropped_calls_leave_no_work_behind() {
+    let runtime = tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build();
+    let (endpoints, decided) = counting_decisions(2500);
     runtime.unwrap().block_on(async {
         let (free, held) = std::sync::mpsc::channel::<()>();
         let busy = tokio::task::spawn_blocking(move || held.recv());
@@ -320,17 +394,7 @@ fn dropped_calls_leave_no_work_behind() {
 #[tokio::test]
 async fn decisions_are_cached_for_many_tools_and_not_for_few() {
     for (tools, decisions) in [(1000, 2 * 1000), (3000, 3000)] {
-        let index = ToolIndex::new();
-        index
-            .put(ServerEntry::new("s").tools((0..tools).map(|at| tool(&format!("zorp{at}x"), ""))))
-            .unwrap();
-        let decided = Arc::new(AtomicUsize::new(0));
-        let counts = Arc::clone(&decided);
-        let endpoints =
-            Endpoints::new(index, Sessions::new()).visibility(visibility(move |_, _, _| {
-                counts.fetch_add(1, Ordering::Relaxed);
-                Ok(())
-            }));
+        let (endpoints, decided) = counting_decisions(tools);
         for _ in 0..2 {
             ask(&mut client(&endpoints, "ann"), "discover", json!({"query": "zorp7x"})).await;
         }

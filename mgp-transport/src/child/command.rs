@@ -1,6 +1,4 @@
-//! Describes a child process, and starts it.
-//!
-//! Starts servers, as MGP §11 requires.
+//! Describes a child process, such as a server over stdio (MGP §11), and starts it.
 
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};

@@ -15,7 +15,6 @@ use std::sync::OnceLock;
 
 use super::confine;
 
-/// The installed keeper.
 static KEEPER: OnceLock<Keeper> = OnceLock::new();
 
 /// The program that is started as the keeper of each child.
@@ -56,7 +55,7 @@ impl Keeper {
     /// Returns whether children are started under a keeper.
     #[must_use]
     pub fn is_installed() -> bool {
-        cfg!(target_os = "linux") && KEEPER.get().is_some()
+        Self::installed().is_some()
     }
 
     /// If this process was started as a keeper, runs until all processes that it manages have ended. If it was started

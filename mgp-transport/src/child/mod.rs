@@ -1,7 +1,9 @@
 //! Servers as child processes: they start with a clean environment, their stderr is read and logged, and they end with
 //! their process group.
 //!
-//! The lifecycle of MGP §11 starts and stops servers; this module implements that for processes. It guarantees:
+//! The lifecycle of MGP §11 starts and stops servers; this module implements that for processes: `command.rs` describes
+//! and starts a child, `handle.rs` stops it, and `unix/` or `other.rs` has the calls of the operating system. The
+//! module guarantees:
 //!
 //! - **Group.** Each child leads a process group of its own. Ending the child ends the group.
 //! - **Environment.** Empty, except for variables on an allow-list (see [`ChildCommand`]) and
@@ -27,7 +29,7 @@
 //! id while signals might still be sent to it.
 //!
 //! Other Unix systems have no parent death signal, and remaining processes get SIGKILL immediately. On Windows there
-//! are no groups: only the child itself is ended, without a SIGTERM stage.
+//! are no groups, and no SIGTERM stage: a shutdown kills the child and, with `taskkill`, the processes that it started.
 
 use std::ffi::OsString;
 use std::fmt;

@@ -30,7 +30,7 @@ const NO_WINDOW: u32 = 0x0800_0000;
 pub(super) struct Process {
     pid: u32,
     child: Mutex<StdChild>,
-    /// `true` if the thread that waits for the child must end it.
+    /// `true` if the child must end; the thread that waits for the child then ends it.
     is_unwanted: AtomicBool,
     done: watch::Sender<Option<ExitReport>>,
 }

@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-/// The value of `PATHEXT` if it is not set.
+/// The extensions of programs that are tried if the variable `PATHEXT` is not set.
 pub const PROGRAM_EXTENSIONS: &str = ".COM;.EXE;.BAT;.CMD";
 
 /// The extensions of files that the system can start as programs. `PATHEXT` also contains extensions of scripts, which

@@ -78,7 +78,7 @@ struct LineLog<F> {
     line: Vec<u8>,
     /// Number of bytes cut from the current line because it is too long.
     cut: u64,
-    window_ends: Instant,
+    window_began: Instant,
     lines: u64,
     bytes: u64,
     dropped_lines: u64,
@@ -121,7 +121,7 @@ impl Default for StderrLimits {
 impl<F: FnMut(Event)> LineLog<F> {
     fn new(cap: StderrLimits, emit: F) -> Self {
         Self {
-            window_ends: Instant::now() + cap.window,
+            window_began: Instant::now(),
             cap,
             emit,
             line: Vec::new(),
@@ -133,9 +133,12 @@ impl<F: FnMut(Event)> LineLog<F> {
         }
     }
 
-    /// Returns the time of the next summary, if lines were dropped.
+    /// Returns the time at which the dropped lines are reported; `None` if no lines were dropped.
     fn next_summary(&self) -> Option<Instant> {
-        (self.dropped_lines > 0).then_some(self.window_ends)
+        if self.dropped_lines == 0 {
+            return None;
+        }
+        self.window_began.checked_add(self.cap.window)
     }
 
     fn feed(&mut self, mut bytes: &[u8]) {
@@ -159,7 +162,7 @@ impl<F: FnMut(Event)> LineLog<F> {
             return;
         }
         let now = Instant::now();
-        if now >= self.window_ends {
+        if now.saturating_duration_since(self.window_began) >= self.cap.window {
             self.start_window(now);
         }
         let length = self.line.len() as u64;
@@ -175,12 +178,12 @@ impl<F: FnMut(Event)> LineLog<F> {
         self.cut = 0;
     }
 
-    /// Reports the dropped lines and opens a new window.
+    /// Reports the lines that were dropped, and begins a new time window.
     fn start_window(&mut self, now: Instant) {
         if self.dropped_lines > 0 {
             (self.emit)(Event::Dropped { lines: self.dropped_lines, bytes: self.dropped_bytes });
         }
-        self.window_ends = now + self.cap.window;
+        self.window_began = now;
         (self.lines, self.bytes, self.dropped_lines, self.dropped_bytes) = (0, 0, 0, 0);
     }
 
@@ -269,7 +272,7 @@ mod tests {
 
     #[tokio::test]
     async fn bytes_count_as_well() {
-        let cap = StderrLimits::default().rate(100, 5, Duration::from_mins(1));
+        let cap = StderrLimits::default().rate(100, 5, Duration::MAX);
         let events = logged(cap, &[b"abc\ndef\nx\n"]).await;
         let dropped = Event::Dropped { lines: 1, bytes: 3 };
         assert_eq!(events, [line("abc", 0), line("x", 0), dropped]);

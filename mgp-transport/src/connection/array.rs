@@ -15,7 +15,8 @@ where
     R: AsyncRead + Send + Unpin + 'static,
     W: AsyncWrite + Send + Unpin + 'static,
 {
-    /// Dispatches the messages of an array; `outer` is the batch that contains it, which makes it invalid.
+    /// Dispatches the messages of an array. If `outer` is set, the array is itself an item of that batch, and is
+    /// refused, because batches cannot contain batches.
     pub(super) fn dispatch_batch(
         &mut self,
         items: Vec<ByteString>,
@@ -48,8 +49,9 @@ where
         self.answer_batch(&batch, &[]);
     }
 
-    /// Dispatches the messages of an array in a revision without batches. Some servers write each answer in an array,
-    /// and the calls would wait for their time limits. Values that are not objects are ignored.
+    /// Dispatches the messages of an array in a revision without batches, because some servers write each answer in an
+    /// array. If these answers were ignored, the calls would wait for their time limits. Values that are not objects
+    /// are ignored.
     fn dispatch_array_of_child(&mut self, items: Vec<ByteString>, task: &mut Task<'_>) {
         for item in items.into_iter().filter(|item| item.starts_with('{')) {
             if let Some((message, size)) = self.parse_message(item, None) {

@@ -5,12 +5,12 @@ use std::task::{Context as Task, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep};
 
 use super::CloseReason;
 use super::driver::Driver;
 
-/// The minimum interval at which a child that does not read is checked.
+/// The minimum time between two checks of a child that has a call and does not read.
 const MIN_BUSY_INTERVAL: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -38,8 +38,7 @@ where
     /// Allows running calls to complete after the peer closed its side.
     pub(super) fn start_lingering(&mut self) {
         self.phase = Phase::PeerClosed;
-        let end = Instant::now() + self.connection.limits.linger_timeout;
-        self.deadline = Some(Box::pin(sleep_until(end)));
+        self.deadline = Some(Box::pin(sleep(self.connection.limits.linger_timeout)));
     }
 
     /// Stops reading; running calls can still complete.
@@ -108,8 +107,8 @@ where
     fn poll_deadline(&mut self, time: Duration, task: &mut Task<'_>) -> Poll<()> {
         let hard_deadline = self.hard_deadline;
         let deadline = self.deadline.get_or_insert_with(|| {
-            let end = Instant::now() + time;
-            Box::pin(sleep_until(hard_deadline.map_or(end, |latest| latest.min(end))))
+            let left = hard_deadline.map(|latest| latest.saturating_duration_since(Instant::now()));
+            Box::pin(sleep(left.map_or(time, |left| left.min(time))))
         });
         deadline.as_mut().poll(task)
     }
@@ -130,7 +129,7 @@ impl<R, W> Driver<R, W> {
     }
 }
 
-/// Ends the connection also if the driver is dropped while it runs.
+/// Ends the connection even if the driver is dropped while it runs.
 impl<R, W> Drop for Driver<R, W> {
     fn drop(&mut self) {
         self.end();

@@ -39,7 +39,7 @@ use crate::frame::{Line, LineBuffer};
 const REFUSAL_DELAY: Duration = Duration::from_millis(50);
 /// The maximum number of finished calls that one turn answers before it writes and reads again.
 const MAX_FINISHED_PER_TURN: usize = 128;
-/// The maximum number of reads after a write failed.
+/// The maximum number of reads after a write failed, so that a peer that keeps sending cannot delay the end.
 const MAX_LAST_READS: usize = 64;
 
 pub(super) struct Driver<R, W> {
@@ -112,7 +112,8 @@ where
         let closed = poll_fn(|task| self.turn(task)).await;
         self.end();
         if !matches!(closed, CloseReason::Io(_) | CloseReason::Stalled(_)) {
-            // Writers with their own buffer (files, terminals) have written everything only when they are shut down.
+            // Shut the writer down, because a writer with a buffer of its own (a file, a terminal) has written
+            // everything only then.
             let linger = self.connection.limits.linger_timeout;
             let _ = timeout(linger, self.connection.writer.shutdown()).await;
         }
@@ -184,7 +185,7 @@ where
         numbers
     }
 
-    /// Returns whether the peer is a child whose stray lines are reported.
+    /// Returns whether the peer is a child process, i.e. whether its lines that are not messages are reported.
     pub(super) fn is_child(&self) -> bool {
         self.connection.stray_lines.is_some()
     }
@@ -249,7 +250,7 @@ where
         }
         match self.dispatch_lines(task) {
             Dispatched::NoLineLeft => {}
-            // The answers to the dispatched lines are written before more is read.
+            // Return, so that the answers to these lines are written before more is read.
             Dispatched::AnyLine => return Ok(true),
             Dispatched::MustWait => return Ok(false),
         }
@@ -366,7 +367,7 @@ where
         task: &mut Task<'_>,
     ) {
         match message {
-            // A call that starts now could never be answered.
+            // After a write failed, the answer to a call could not be sent, so the call is not started.
             Message::Request { .. } if self.answers_only => {}
             Message::Request { ref id, ref method, .. } if self.is_echo(id, method) => {
                 tracing::warn!(?id, %method, "ignored a request that the child printed as it read it");
@@ -379,7 +380,8 @@ where
             }
             Message::Response { id, outcome } => {
                 let pending = &self.connection.send_half.pending;
-                // Some legacy servers cannot read the probe, and so their error has no id.
+                // Some legacy servers cannot read the probe, so their error has no id. It counts as the answer to the
+                // probe.
                 let id = id.or_else(|| {
                     pending.first_of(ServerDiscover::METHOD).filter(|_| outcome.is_err())
                 });
@@ -460,8 +462,8 @@ where
     ) {
         let limits = &self.connection.limits;
         let counters = &self.connection.counters;
-        // The bytes of requests do not count, because a cancellation frees some of them. A single notification is not a
-        // flood, however long it is.
+        // Do not count the bytes of requests: a notification can be the cancellation that frees some of them. A single
+        // notification is not a flood, however long it is.
         let waiting = self.notifications.bytes();
         let is_heavy = waiting > 0 && waiting + size > limits.held_bytes;
         if is_heavy || self.notifications.len() >= limits.notifications {
@@ -490,7 +492,7 @@ where
         batch: Option<&Batch>,
         outcome: &Result<Reply, RpcError>,
     ) {
-        // Fewer calls run than the limit, so the next time the limit is reached, reading pauses again.
+        // Fewer calls run than the limit allows, so reading may pause again when the limit is reached the next time.
         if self.calls.len() < self.connection.limits.in_flight {
             self.pause = None;
         }
@@ -507,14 +509,15 @@ where
         if id.is_none() && self.is_child() {
             return;
         }
-        // A refused message was not counted in its batch yet.
+        // Count the message as one that its batch waits for, because a refused message was not counted when it was
+        // read.
         if let Some(batch) = batch {
             batch.open();
         }
         self.queue_answer(id, batch, &Err(self.for_peer(error)));
     }
 
-    /// Returns an error of this layer in the form that the peer accepts.
+    /// Removes the recovery hints from an error of this connection, unless the peer accepts such hints.
     fn for_peer(&self, error: RpcError) -> RpcError {
         let takes_recovery = self.connection.scope.state::<WireRules>().allows_recovery();
         if takes_recovery { error } else { error.without_recovery() }
@@ -537,7 +540,7 @@ where
                         Err(self.for_peer(batch_too_long(self.connection.limits.line_bytes)));
                     answer.clear();
                     write_answer(&mut answer, id, &error);
-                    // If there is not even room for its id, the error has none.
+                    // If the error has no room together with the id of the request, send it without the id.
                     if !self.has_room(batch, answer.len()) {
                         answer.clear();
                         write_answer(&mut answer, None, &error);
@@ -553,7 +556,7 @@ where
     fn has_room(&self, batch: &Batch, size: usize) -> bool {
         let limits = &self.connection.limits;
         let held = self.connection.counters.held.load(Ordering::Relaxed);
-        // The rest of the line is for short answers.
+        // The rest of the line (1/64 of it) is for short answers, which are always accepted.
         let room = limits.line_bytes - limits.line_bytes / 64;
         size <= MAX_SHORT_ANSWER
             || batch.size() + size <= room && held.saturating_add(size) <= limits.held_bytes

@@ -8,8 +8,8 @@ const ESCAPE: u8 = 0x1b;
 /// The character that ends an escape sequence with a text, e.g. the title of a window.
 const BELL: u8 = 0x07;
 
-/// A joiner of lines. Collecting begins with a line that is only an opening bracket, because programs print other lines
-/// than messages too, and ends with the bracket that closes it.
+/// A joiner of lines. Collecting begins with a line that consists of an opening bracket only, because programs print
+/// other lines than messages too. It ends with the bracket that closes it.
 #[derive(Default)]
 pub(super) struct LineJoiner {
     text: String,
@@ -39,7 +39,8 @@ impl LineJoiner {
             return JoinedLine::Interrupted { collected: self.take(), line };
         }
         if is_bracket && !self.accepts_value() {
-            // Another message begins, so the collected lines are not one, and must not hold it back.
+            // Another message begins, so the lines collected so far are not a message. Return them, so that the new one
+            // can be collected.
             self.depth = 1;
             return JoinedLine::Text(std::mem::replace(&mut self.text, format!("{part} ")).into());
         }

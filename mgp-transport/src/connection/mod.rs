@@ -164,7 +164,7 @@ where
         }
     }
 
-    /// Sets the limits of messages and queues, in place of the defaults.
+    /// Sets the limits of this connection; the default is [`Limits::default`].
     pub fn limits(mut self, limits: Limits) -> Self {
         self.send_half.outbox.set_high_mark(limits.unread_bytes);
         self.send_half.pending.set_bound(limits.held_bytes);

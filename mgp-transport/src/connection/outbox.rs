@@ -136,7 +136,7 @@ impl Outbox {
         self.len.load(Ordering::Relaxed)
     }
 
-    /// Adds the numbers of the queued requests of this side.
+    /// Adds the numbers (JSON-RPC ids) of the requests in the queue to `numbers`.
     pub(super) fn add_requests(&self, numbers: &mut FxHashSet<i64>) {
         numbers.extend(request_numbers(&self.state.lock().buffer));
     }
@@ -238,7 +238,7 @@ pub(super) fn request_numbers(lines: &[u8]) -> impl Iterator<Item = i64> {
         let rest = line.strip_prefix(br#"{"jsonrpc":"2.0","id":"#)?;
         let end = memchr::memchr(b',', rest)?;
         let number = std::str::from_utf8(&rest[..end]).ok()?.parse().ok()?;
-        // An answer begins like a request, but has an id of the peer.
+        // An answer begins like a request, but its id is one of the peer's. Only a request has a method after its id.
         rest[end..].starts_with(br#","method":"#).then_some(number)
     })
 }

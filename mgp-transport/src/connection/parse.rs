@@ -92,7 +92,8 @@ where
         };
         self.report_stray(line.as_bytes());
         if let Some(error) = invalid.error {
-            // A log line of a child can have an id too, but it has no method.
+            // The error names an id only if the line is a message. A log line of a child can have an `id` too, but it
+            // has no `method`.
             let id = invalid.id.filter(|_| !self.is_child() || line.contains("\"method\""));
             self.refuse(id.as_ref(), batch, error);
         } else {

@@ -30,7 +30,7 @@ const HIGH_SHARE: usize = 4;
 /// The estimated memory of a waiting item in addition to its text, in bytes.
 const ITEM_COST: usize = 64;
 
-/// The table of unanswered requests, by their number on the wire.
+/// The table of unanswered requests, by the number that each has as its JSON-RPC id.
 #[derive(Debug)]
 pub(crate) struct PendingRequests {
     table: Mutex<Table>,
@@ -239,7 +239,7 @@ pub(crate) enum SlotEvent {
 }
 
 impl Slot {
-    /// Forwards partial results to the outlet as they arrive, then returns the answer.
+    /// Forwards partial results to the outlet (the caller's channel for them) as they arrive, then returns the answer.
     pub(crate) async fn outcome(&self, outlet: &Outlet) -> Result<Reply, RpcError> {
         loop {
             match self.next().await {

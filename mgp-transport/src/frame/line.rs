@@ -34,7 +34,7 @@ pub(crate) struct LineBuffer {
     has_tail: bool,
     /// The capacity for the next long line, whose size is probably similar to that of the last long line.
     hint: usize,
-    /// `true` until the first line was read.
+    /// `true` until the first line was read, before which a byte order mark is skipped.
     is_first: bool,
 }
 
@@ -80,7 +80,8 @@ impl LineBuffer {
         if self.buffer.capacity() == 0 {
             self.buffer.reserve_exact(wanted);
         } else if self.buffer.capacity() - self.buffer.len() < READ_SIZE / 4 {
-            let grown = (self.buffer.capacity() * 2).min(self.limit + 2 * READ_SIZE);
+            let largest = self.limit.saturating_add(2 * READ_SIZE);
+            let grown = (self.buffer.capacity() * 2).min(largest);
             self.buffer.reserve_exact(grown.saturating_sub(self.buffer.len()).max(READ_SIZE));
         }
         &mut self.buffer
@@ -317,6 +318,15 @@ mod tests {
         assert_eq!(buffer.buffer.as_ptr(), before, "each is copied");
         let _kept = feed(&mut buffer, format!("{long}\n").as_bytes());
         assert_ne!(buffer.buffer.as_ptr(), before, "alone, it takes the buffer");
+    }
+
+    #[test]
+    fn a_buffer_without_a_limit_grows() {
+        let mut buffer = LineBuffer::new(usize::MAX);
+        for _ in 0..3 {
+            assert_eq!(feed(&mut buffer, &vec![b'x'; READ_SIZE]), []);
+        }
+        assert_eq!(feed(&mut buffer, b"\n"), [text(&"x".repeat(3 * READ_SIZE))]);
     }
 
     #[test]

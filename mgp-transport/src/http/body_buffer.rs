@@ -4,9 +4,9 @@ use bytes::Bytes;
 
 #[derive(Default)]
 pub(super) struct BodyBuffer {
-    /// The first piece, as long as it is the only piece.
+    /// The first piece, if no other piece has been received yet.
     first: Bytes,
-    /// All pieces, if there are several.
+    /// All pieces joined, if there are several.
     all: Vec<u8>,
 }
 

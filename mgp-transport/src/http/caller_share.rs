@@ -2,7 +2,7 @@
 
 use std::hash::{Hash, Hasher};
 
-use mgp_types::service::Principal;
+use mgp_types::service::{AgentId, Principal, Subject, TenantId};
 
 /// The maximum use of one caller, as a multiple of what is still free. So there is always room for a new caller.
 ///
@@ -19,17 +19,19 @@ pub(super) fn max_share(bound: usize, used: usize) -> usize {
 pub(super) struct Caller(Principal);
 
 impl Caller {
-    /// Returns the caller as which a principal counts.
+    /// Returns the caller as which the requests of a principal are counted.
     pub(super) fn of(principal: &Principal) -> Self {
         Self(principal.clone())
+    }
+
+    fn parts(&self) -> (&TenantId, &Subject, Option<&AgentId>) {
+        (self.0.tenant(), self.0.subject(), self.0.as_agent())
     }
 }
 
 impl PartialEq for Caller {
     fn eq(&self, other: &Self) -> bool {
-        self.0.subject() == other.0.subject()
-            && self.0.tenant() == other.0.tenant()
-            && self.0.as_agent() == other.0.as_agent()
+        self.parts() == other.parts()
     }
 }
 
@@ -37,8 +39,6 @@ impl Eq for Caller {}
 
 impl Hash for Caller {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.0.tenant().hash(state);
-        self.0.subject().hash(state);
-        self.0.as_agent().hash(state);
+        self.parts().hash(state);
     }
 }

@@ -208,7 +208,7 @@ fn write_behind(mut target: impl Write, queue: &WriteQueue) {
         state.failed = failed.as_ref().map(io::Error::kind);
         state.wake();
     }
-    // The descriptor is closed before the end is reported.
+    // Close the descriptor before the waiting task is notified of the end.
     drop(target);
     let mut state = queue.lock();
     state.closed = true;

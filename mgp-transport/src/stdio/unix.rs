@@ -112,8 +112,8 @@ impl StdDescriptor {
         (self.stat.st_dev, self.stat.st_ino) == (other.stat.st_dev, other.stat.st_ino)
     }
 
-    /// Opens or duplicates the descriptor. If `shared` is given, the non-blocking flag is already set, and `shared`
-    /// removes it later.
+    /// Opens the descriptor again, or duplicates it. If `shared` is given, the other half has already set the
+    /// non-blocking flag, and `shared` removes the flag later.
     fn open(
         &self,
         access: OFlags,

@@ -3,20 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use mgp_testkit::RawPeer;
 use mgp_transport::{Connection, ConnectionMonitor, Limits, duplex};
 use mgp_types::mcp::Revision;
 use mgp_types::service::{Call, Method, Params, Reply, Router, Stack, WireRules};
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines};
-use tokio::io::{ReadHalf, WriteHalf};
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
 const ANSWER_BYTES: usize = 10_000;
 
 struct Peer {
-    lines: Lines<BufReader<ReadHalf<DuplexStream>>>,
-    writer: WriteHalf<DuplexStream>,
+    raw: RawPeer,
     monitor: ConnectionMonitor,
     release: Arc<Notify>,
 }
@@ -45,8 +43,7 @@ impl Peer {
         connection.scope().state::<WireRules>().set_revision(&Revision::V2025_03_26);
         let monitor = connection.monitor();
         tokio::spawn(connection.run());
-        let lines = BufReader::new(here.reader).lines();
-        Self { lines, writer: here.writer, monitor, release }
+        Self { raw: RawPeer::new(here.reader, here.writer), monitor, release }
     }
 
     /// Sends a batch: a request of this method, and `quick` requests that are answered at once.
@@ -54,13 +51,7 @@ impl Peer {
         let request = |id, method| format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}"}}"#);
         let requests: Vec<_> =
             (0..=quick).map(|id| request(id, if id == 0 { slow } else { "quick" })).collect();
-        let batch = format!("[{}]\n", requests.join(","));
-        self.writer.write_all(batch.as_bytes()).await.unwrap();
-    }
-
-    async fn line(&mut self) -> String {
-        let line = timeout(Duration::from_secs(20), self.lines.next_line()).await;
-        line.expect("an answer arrives").unwrap().unwrap()
+        self.raw.line(&format!("[{}]", requests.join(","))).await;
     }
 }
 
@@ -69,7 +60,7 @@ async fn answers_beyond_the_length_of_a_line_become_errors() {
     let mut peer = Peer::connect(|limits| limits.line_bytes = 64 << 10);
     peer.send("waits", 20).await;
     peer.release.notify_one();
-    let line = peer.line().await;
+    let line = peer.raw.read_line().await.unwrap();
     assert!(line.len() <= 64 << 10, "{} bytes", line.len());
     let answers: Vec<Value> = serde_json::from_str(&line).unwrap();
     let mut ids: Vec<_> = answers.iter().map(|answer| answer["id"].as_u64().unwrap()).collect();
@@ -86,36 +77,34 @@ async fn answers_of_many_batches_are_bounded_together_and_pings_are_answered() {
     for _ in 0..50 {
         peer.send("hangs", 5).await;
     }
-    let ping = "{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"ping\"}\n";
-    peer.writer.write_all(ping.as_bytes()).await.unwrap();
-    while !peer.line().await.contains("\"id\":7,") {}
+    peer.raw.line(r#"{"jsonrpc":"2.0","id":7,"method":"ping"}"#).await;
+    while !peer.raw.read_line().await.unwrap().contains("\"id\":7,") {}
     let held = peer.monitor.held_bytes();
     assert!((ANSWER_BYTES..110_000).contains(&held), "{held} bytes");
 }
 
-/// Without this, the call would wait for its time limit.
+/// If an answer in one of these forms were ignored, the call would wait until its time limit.
 #[tokio::test]
 async fn a_child_may_answer_in_an_array_or_with_line_breaks_in_any_revision() {
-    let (here, mut there) = duplex();
+    let (here, there) = duplex();
     let stack = Stack::new(Router::new());
     let connection = Connection::new(here.reader, here.writer, stack).on_stray_line(|_| {});
     let (peer, cx) = (connection.peer(), connection.context());
     let driving = tokio::spawn(connection.run());
-    let mut lines = BufReader::new(there.reader).lines();
+    let mut child = RawPeer::new(there.reader, there.writer);
     let forms: [fn(Value) -> String; 4] = [
-        |answer| format!("[{answer}]\n"),
-        |answer| format!("[[1],2,{answer},{{}}]\n"),
-        |answer| format!("{answer:#}\n"),
-        |answer| format!("{:#}\r\n", json!([answer])),
+        |answer| format!("[{answer}]"),
+        |answer| format!("[[1],2,{answer},{{}}]"),
+        |answer| format!("{answer:#}"),
+        |answer| format!("{:#}\r", json!([answer])),
     ];
     for form in forms {
         let list = Call::request(Method::from_static("tools/list"), Params::none(), cx.clone());
         let listed = tokio::spawn(peer.send(list));
-        let request = lines.next_line().await.unwrap().unwrap();
-        let request: Value = serde_json::from_str(&request).unwrap();
+        let request = child.receive().await;
         let result = json!({ "tools": [{ "name": "a" }] });
         let text = form(json!({ "jsonrpc": "2.0", "id": request["id"], "result": result }));
-        there.writer.write_all(text.as_bytes()).await.unwrap();
+        child.line(&text).await;
         let reply = timeout(Duration::from_secs(20), listed).await.expect(&text);
         let reply = reply.unwrap().unwrap();
         assert_eq!(reply.as_body().unwrap().as_raw().get::<Value>().unwrap(), result, "{text}");

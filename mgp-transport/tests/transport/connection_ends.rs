@@ -5,12 +5,18 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use mgp_testkit::Alive;
-use mgp_transport::{CloseReason, Connection, Limits, duplex};
+use mgp_testkit::{Alive, RawPeer};
+use mgp_transport::{
+    CloseHandle, CloseReason, Connection, ConnectionMonitor, DuplexEnd, Limits, duplex,
+};
 use mgp_types::ErrorCode;
 use mgp_types::method::Ping;
-use mgp_types::service::{Call, Method, Params, Reply, Router, Stack};
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use mgp_types::service::{Call, Context, Method, Params, Peer, Reply, Router, Stack};
+use serde_json::json;
+use tokio::io::{
+    AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, DuplexStream, ReadHalf, WriteHalf,
+};
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 fn empty_stack() -> Stack {
@@ -22,7 +28,7 @@ async fn soon<F: Future>(future: F) -> F::Output {
     tokio::time::timeout(Duration::from_mins(5), future).await.unwrap()
 }
 
-fn ping(cx: mgp_types::service::Context) -> Call {
+fn ping(cx: Context) -> Call {
     Call::ask::<Ping>(&mgp_types::mcp::EmptyParams::new(), cx).unwrap()
 }
 
@@ -34,10 +40,70 @@ fn delayed_answer(bytes: usize) -> Stack {
     })
 }
 
+/// Creates a stack that answers after a second.
+fn late_answer() -> Stack {
+    Stack::from_fn(|_| async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        Reply::of(&"late")
+    })
+}
+
 fn requests(count: usize) -> Vec<u8> {
     let lines =
         (1..=count).map(|id| format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"a\"}}\n"));
     lines.collect::<String>().into_bytes()
+}
+
+/// A server on a running connection, and the end of its client.
+struct Server {
+    client: DuplexEnd,
+    ending: CloseHandle,
+    monitor: ConnectionMonitor,
+    running: JoinHandle<CloseReason>,
+}
+
+impl Server {
+    fn start(stack: Stack) -> Self {
+        Self::start_with(stack, Limits::default())
+    }
+
+    fn start_with(stack: Stack, limits: Limits) -> Self {
+        let (here, client) = duplex();
+        let connection = Connection::new(here.reader, here.writer, stack).limits(limits);
+        let (ending, monitor) = (connection.close_handle(), connection.monitor());
+        Self { client, ending, monitor, running: tokio::spawn(connection.run()) }
+    }
+}
+
+/// A client on a running connection, and the end of its server.
+struct Client {
+    peer: Peer,
+    cx: Context,
+    driving: JoinHandle<CloseReason>,
+    server: DuplexEnd,
+}
+
+impl Client {
+    /// Connects a client that handles the calls of its server with `stack`.
+    fn connect(stack: Stack) -> Self {
+        let (here, server) = duplex();
+        Self::run(Connection::new(here.reader, here.writer, stack), server)
+    }
+
+    /// Connects a client to a server that may print lines that are not messages.
+    fn of_child() -> Self {
+        let (here, server) = duplex();
+        let connection = Connection::new(here.reader, here.writer, empty_stack());
+        Self::run(connection.on_stray_line(|_| {}), server)
+    }
+
+    fn run(
+        connection: Connection<ReadHalf<DuplexStream>, WriteHalf<DuplexStream>>,
+        server: DuplexEnd,
+    ) -> Self {
+        let (peer, cx) = (connection.peer(), connection.context());
+        Self { peer, cx, driving: tokio::spawn(connection.run()), server }
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -68,7 +134,6 @@ async fn a_peer_taken_before_the_limits_were_set_works() {
 /// Regression test: above 1 MiB of unread bytes, finished calls kept their answers, and therefore also their permits.
 #[tokio::test]
 async fn calls_end_even_if_their_caller_does_not_read() {
-    let (here, there) = duplex();
     let calls = Alive::default();
     let stack = {
         let calls = calls.clone();
@@ -81,11 +146,8 @@ async fn calls_end_even_if_their_caller_does_not_read() {
             }
         })
     };
-    let connection = Connection::new(here.reader, here.writer, stack);
-    let monitor = connection.monitor();
-    let driving = tokio::spawn(connection.run());
-    let (_reader, mut writer) = (there.reader, there.writer);
-    writer.write_all(&requests(500)).await.unwrap();
+    let Server { mut client, monitor, running, .. } = Server::start(stack);
+    client.writer.write_all(&requests(500)).await.unwrap();
     let all = async {
         while calls.ended() < 500 {
             tokio::task::yield_now().await;
@@ -98,7 +160,7 @@ async fn calls_end_even_if_their_caller_does_not_read() {
         "{}",
         monitor.unread_bytes()
     );
-    driving.abort();
+    running.abort();
 }
 
 /// Regression test: on a single thread, the driver continued reading before spawned calls ran, and refused nine of ten.
@@ -122,22 +184,18 @@ async fn short_calls_written_at_once_are_all_answered() {
 
 #[tokio::test(start_paused = true)]
 async fn hanging_calls_pause_reading_once_and_then_further_ones_are_refused() {
-    let (here, there) = duplex();
     let stack = Stack::from_fn(|_| std::future::pending());
-    let connection = Connection::new(here.reader, here.writer, stack);
-    let monitor = connection.monitor();
-    let driving = tokio::spawn(connection.run());
-    let (reader, mut writer) = (there.reader, there.writer);
+    let Server { mut client, monitor, running, .. } = Server::start(stack);
     let started = Instant::now();
-    writer.write_all(&requests(1_100)).await.unwrap();
-    let mut lines = BufReader::new(reader).lines();
+    client.writer.write_all(&requests(1_100)).await.unwrap();
+    let mut lines = BufReader::new(client.reader).lines();
     for id in 1_025..=1_100 {
         let line = lines.next_line().await.unwrap().unwrap();
         assert!(line.contains(&format!("\"id\":{id},")) && line.contains("3001"), "{line}");
     }
     assert_eq!((monitor.running(), monitor.shed()), (1_024, 76));
     assert!(started.elapsed() < Duration::from_millis(60), "{:?}", started.elapsed());
-    driving.abort();
+    running.abort();
 }
 
 #[tokio::test(start_paused = true)]
@@ -157,18 +215,15 @@ async fn a_peer_that_never_reads_is_given_up_even_if_it_sends_nothing_more() {
 
 #[tokio::test(start_paused = true)]
 async fn a_peer_that_reads_slowly_is_not_given_up() {
-    let (here, there) = duplex();
-    let driving =
-        tokio::spawn(Connection::new(here.reader, here.writer, delayed_answer(4 << 20)).run());
-    let (mut reader, mut writer) = (there.reader, there.writer);
-    writer.write_all(&requests(1)).await.unwrap();
+    let Server { mut client, running, .. } = Server::start(delayed_answer(4 << 20));
+    client.writer.write_all(&requests(1)).await.unwrap();
     let mut piece = vec![0; 64 << 10];
     for _ in 0..60 {
         tokio::time::sleep(Duration::from_secs(29)).await;
-        reader.read_exact(&mut piece).await.unwrap();
+        client.reader.read_exact(&mut piece).await.unwrap();
     }
-    assert!(!driving.is_finished());
-    driving.abort();
+    assert!(!running.is_finished());
+    running.abort();
 }
 
 #[tokio::test(start_paused = true)]
@@ -186,15 +241,13 @@ async fn running_calls_may_finish_after_the_end_of_the_input_and_no_longer() {
                 Ok(Reply::empty())
             }
         });
-        let (here, there) = duplex();
-        let driving = tokio::spawn(Connection::new(here.reader, here.writer, stack).run());
-        let (reader, mut writer) = (there.reader, there.writer);
-        writer.write_all(&requests(1)).await.unwrap();
-        writer.shutdown().await.unwrap();
+        let Server { mut client, running, .. } = Server::start(stack);
+        client.writer.write_all(&requests(1)).await.unwrap();
+        client.writer.shutdown().await.unwrap();
         let mut line = String::new();
-        BufReader::new(reader).read_line(&mut line).await.unwrap();
+        BufReader::new(client.reader).read_line(&mut line).await.unwrap();
         assert_eq!(!line.is_empty(), answered, "{line}");
-        assert!(matches!(driving.await.unwrap(), CloseReason::Eof));
+        assert!(matches!(running.await.unwrap(), CloseReason::Eof));
         assert_eq!(calls.ended(), 1);
     }
 }
@@ -221,15 +274,8 @@ async fn closing_on_this_side_waits_for_the_linger_time_only() {
 
 #[tokio::test(start_paused = true)]
 async fn running_calls_are_answered_before_this_side_closes() {
-    let (mut here, there) = duplex();
-    let slow = Stack::from_fn(|_| async {
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        Reply::of(&"late")
-    });
-    let connection = Connection::new(there.reader, there.writer, slow);
-    let (ending, monitor) = (connection.close_handle(), connection.monitor());
-    let running = tokio::spawn(connection.run());
-    here.writer.write_all(&requests(5)).await.unwrap();
+    let Server { mut client, ending, monitor, running } = Server::start(late_answer());
+    client.writer.write_all(&requests(5)).await.unwrap();
     while monitor.running() < 5 {
         tokio::task::yield_now().await;
     }
@@ -237,9 +283,9 @@ async fn running_calls_are_answered_before_this_side_closes() {
     ending.drain();
     tokio::task::yield_now().await;
     // The connection no longer reads this request.
-    here.writer.write_all(&requests(1)).await.unwrap();
+    client.writer.write_all(&requests(1)).await.unwrap();
     let mut received = String::new();
-    soon(here.reader.read_to_string(&mut received)).await.unwrap();
+    soon(client.reader.read_to_string(&mut received)).await.unwrap();
     assert_eq!(received.lines().count(), 5, "{received}");
     assert!(matches!(running.await.unwrap(), CloseReason::Local));
 }
@@ -247,23 +293,16 @@ async fn running_calls_are_answered_before_this_side_closes() {
 /// Regression test: requests that were read while reading paused at the limit of running calls got no answer.
 #[tokio::test(start_paused = true)]
 async fn requests_that_wait_at_the_limit_of_calls_are_answered_before_this_side_closes() {
-    let (mut here, there) = duplex();
-    let slow = Stack::from_fn(|_| async {
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        Reply::of(&"late")
-    });
     let mut limits = Limits::default();
     limits.in_flight = 1;
-    let connection = Connection::new(there.reader, there.writer, slow).limits(limits);
-    let (ending, monitor) = (connection.close_handle(), connection.monitor());
-    let running = tokio::spawn(connection.run());
-    here.writer.write_all(&requests(3)).await.unwrap();
+    let Server { mut client, ending, monitor, running } = Server::start_with(late_answer(), limits);
+    client.writer.write_all(&requests(3)).await.unwrap();
     while monitor.running() < 1 {
         tokio::task::yield_now().await;
     }
     ending.drain();
     let mut received = String::new();
-    soon(here.reader.read_to_string(&mut received)).await.unwrap();
+    soon(client.reader.read_to_string(&mut received)).await.unwrap();
     let lines: Vec<_> = received.lines().collect();
     assert_eq!(lines.len(), 3, "{received}");
     for (line, id) in lines.iter().zip([2, 3]) {
@@ -276,20 +315,17 @@ async fn requests_that_wait_at_the_limit_of_calls_are_answered_before_this_side_
 /// Regression test: requests that were read while too many bytes waited for the peer got no answer.
 #[tokio::test(start_paused = true)]
 async fn requests_that_wait_for_room_are_answered_before_this_side_closes() {
-    let (mut here, there) = duplex();
     let long_answer = Stack::from_fn(|_| async { Reply::of(&"x".repeat(40_000)) });
     let mut limits = Limits::default();
     limits.unread_bytes = 16 << 10;
-    let connection = Connection::new(there.reader, there.writer, long_answer).limits(limits);
-    let (ending, monitor) = (connection.close_handle(), connection.monitor());
-    let running = tokio::spawn(connection.run());
-    here.writer.write_all(&requests(10)).await.unwrap();
+    let Server { mut client, ending, monitor, running } = Server::start_with(long_answer, limits);
+    client.writer.write_all(&requests(10)).await.unwrap();
     // All tasks are idle when the clock advances.
     tokio::time::sleep(Duration::from_millis(1)).await;
     assert_eq!(monitor.running(), 0, "the later requests are not dispatched yet");
     ending.drain();
     let mut received = String::new();
-    soon(here.reader.read_to_string(&mut received)).await.unwrap();
+    soon(client.reader.read_to_string(&mut received)).await.unwrap();
     let answered = received.lines().filter(|line| line.contains("\"result\"")).count();
     assert_eq!(answered, 10);
     assert!(matches!(running.await.unwrap(), CloseReason::Local));
@@ -297,12 +333,9 @@ async fn requests_that_wait_for_room_are_answered_before_this_side_closes() {
 
 #[tokio::test(start_paused = true)]
 async fn a_call_that_does_not_end_is_dropped() {
-    let (mut here, there) = duplex();
-    let connection =
-        Connection::new(there.reader, there.writer, Stack::from_fn(|_| std::future::pending()));
-    let (ending, monitor) = (connection.close_handle(), connection.monitor());
-    let running = tokio::spawn(connection.run());
-    here.writer.write_all(&requests(1)).await.unwrap();
+    let Server { mut client, ending, monitor, running } =
+        Server::start(Stack::from_fn(|_| std::future::pending()));
+    client.writer.write_all(&requests(1)).await.unwrap();
     while monitor.running() < 1 {
         tokio::task::yield_now().await;
     }
@@ -314,11 +347,8 @@ async fn a_call_that_does_not_end_is_dropped() {
 
 #[tokio::test(start_paused = true)]
 async fn a_slow_reader_gets_the_last_answers_whole() {
-    let (mut here, there) = duplex();
-    let connection = Connection::new(there.reader, there.writer, delayed_answer(120_000));
-    let (ending, monitor) = (connection.close_handle(), connection.monitor());
-    let running = tokio::spawn(connection.run());
-    here.writer.write_all(&requests(8)).await.unwrap();
+    let Server { mut client, ending, monitor, running } = Server::start(delayed_answer(120_000));
+    client.writer.write_all(&requests(8)).await.unwrap();
     while monitor.unread_bytes() < 800_000 {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
@@ -327,7 +357,7 @@ async fn a_slow_reader_gets_the_last_answers_whole() {
     loop {
         // The peer reads slowly, but always within the linger timeout.
         tokio::time::sleep(Duration::from_millis(1500)).await;
-        match soon(here.reader.read(&mut piece)).await.unwrap() {
+        match soon(client.reader.read(&mut piece)).await.unwrap() {
             0 => break,
             count => all += count,
         }
@@ -336,13 +366,26 @@ async fn a_slow_reader_gets_the_last_answers_whole() {
     assert!(matches!(running.await.unwrap(), CloseReason::Local));
 }
 
+/// Regression test: with such limits, the connection panicked as soon as its peer did not read.
+#[tokio::test(start_paused = true)]
+async fn a_connection_without_time_limits_waits_for_its_peer_to_read() {
+    let mut limits = Limits::default();
+    (limits.stall_timeout, limits.linger_timeout) = (Duration::MAX, Duration::MAX);
+    let Server { mut client, running, .. } = Server::start_with(delayed_answer(300_000), limits);
+    client.writer.write_all(&requests(8)).await.unwrap();
+    tokio::time::sleep(Duration::from_hours(1)).await;
+    assert!(!running.is_finished());
+    client.writer.shutdown().await.unwrap();
+    let mut answers = Vec::new();
+    soon(client.reader.read_to_end(&mut answers)).await.unwrap();
+    assert_eq!(answers.split(|byte| *byte == b'\n').count(), 8 + 1);
+    assert!(matches!(running.await.unwrap(), CloseReason::Eof));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_peer_that_reads_byte_by_byte_does_not_keep_this_side_from_closing() {
-    let (mut here, there) = duplex();
-    let connection = Connection::new(there.reader, there.writer, delayed_answer(300_000));
-    let (ending, monitor) = (connection.close_handle(), connection.monitor());
-    let running = tokio::spawn(connection.run());
-    here.writer.write_all(&requests(8)).await.unwrap();
+    let Server { mut client, ending, monitor, running } = Server::start(delayed_answer(300_000));
+    client.writer.write_all(&requests(8)).await.unwrap();
     while monitor.unread_bytes() < 2_000_000 {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
@@ -351,7 +394,7 @@ async fn a_peer_that_reads_byte_by_byte_does_not_keep_this_side_from_closing() {
     let mut drop = [0; 100];
     while !running.is_finished() && begun.elapsed() < Duration::from_mins(10) {
         tokio::time::sleep(Duration::from_secs(1)).await;
-        let _ = here.reader.read(&mut drop).await.unwrap();
+        let _ = client.reader.read(&mut drop).await.unwrap();
     }
     assert!(matches!(running.await.unwrap(), CloseReason::Local));
     let limits = Limits::default();
@@ -364,11 +407,8 @@ async fn a_peer_that_reads_byte_by_byte_does_not_keep_this_side_from_closing() {
 
 #[tokio::test(start_paused = true)]
 async fn after_the_announcement_calls_return_their_answers_even_without_a_reader() {
-    let (mut here, there) = duplex();
-    let connection = Connection::new(there.reader, there.writer, delayed_answer(1_000_000));
-    let (ending, monitor) = (connection.close_handle(), connection.monitor());
-    let running = tokio::spawn(connection.run());
-    here.writer.write_all(&requests(20)).await.unwrap();
+    let Server { mut client, ending, monitor, running } = Server::start(delayed_answer(1_000_000));
+    client.writer.write_all(&requests(20)).await.unwrap();
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert!(monitor.running() > 5, "{}", monitor.running());
     ending.announce();
@@ -383,20 +423,15 @@ async fn after_the_announcement_calls_return_their_answers_even_without_a_reader
 /// Regression test: a write that failed discarded the answers that had already arrived.
 #[tokio::test]
 async fn an_answer_that_arrived_before_a_write_failed_is_delivered() {
-    let (here, mut there) = duplex();
-    let connection = Connection::new(here.reader, here.writer, empty_stack());
-    let (peer, cx) = (connection.peer(), connection.context());
-    let driving = tokio::spawn(connection.run());
+    let Client { peer, cx, driving, server } = Client::connect(empty_stack());
+    let mut server = RawPeer::new(server.reader, server.writer);
     let answered = tokio::spawn(peer.send(ping(cx.clone())));
-    let mut lines = BufReader::new(there.reader).lines();
-    let request: serde_json::Value =
-        serde_json::from_str(&lines.next_line().await.unwrap().unwrap()).unwrap();
+    let request = server.receive().await;
     // Without an `await` in between, the driver finds the second request, the answer and the closed peer in one turn.
     let mut unsent = peer.send(ping(cx));
     assert!((&mut unsent).now_or_never().is_none());
-    let answer = format!("{{\"jsonrpc\":\"2.0\",\"id\":{},\"result\":{{}}}}\n", request["id"]);
-    there.writer.write_all(answer.as_bytes()).now_or_never().unwrap().unwrap();
-    drop((lines, there.writer));
+    server.answer(&request, json!({})).now_or_never().unwrap();
+    drop(server);
     assert!(matches!(soon(driving).await.unwrap(), CloseReason::Io(_)));
     soon(answered).await.unwrap().unwrap();
     assert_eq!(soon(unsent).await.unwrap_err().code(), ErrorCode::SERVER_NOT_READY);
@@ -405,7 +440,6 @@ async fn an_answer_that_arrived_before_a_write_failed_is_delivered() {
 /// Regression test: after a write failed, the calls of a closed peer started, and delayed an answer behind them.
 #[tokio::test]
 async fn after_a_failed_write_no_call_starts_and_an_answer_behind_many_requests_is_delivered() {
-    let (here, mut there) = duplex();
     let started = Arc::new(AtomicUsize::new(0));
     let stack = {
         let started = Arc::clone(&started);
@@ -414,11 +448,9 @@ async fn after_a_failed_write_no_call_starts_and_an_answer_behind_many_requests_
             std::future::pending()
         })
     };
-    let connection = Connection::new(here.reader, here.writer, stack);
-    let (peer, cx) = (connection.peer(), connection.context());
-    let driving = tokio::spawn(connection.run());
+    let Client { peer, cx, driving, mut server } = Client::connect(stack);
     let answered = tokio::spawn(peer.send(ping(cx.clone())));
-    let mut lines = BufReader::new(there.reader).lines();
+    let mut lines = BufReader::new(server.reader).lines();
     let request: serde_json::Value =
         serde_json::from_str(&lines.next_line().await.unwrap().unwrap()).unwrap();
     // Without an `await` in between, the driver finds the second request, the answer and the closed peer in one turn.
@@ -427,8 +459,8 @@ async fn after_a_failed_write_no_call_starts_and_an_answer_behind_many_requests_
     let mut messages = requests(Limits::default().in_flight + 10);
     let answer = format!("{{\"jsonrpc\":\"2.0\",\"id\":{},\"result\":{{}}}}\n", request["id"]);
     messages.extend_from_slice(answer.as_bytes());
-    there.writer.write_all(&messages).now_or_never().unwrap().unwrap();
-    drop((lines, there.writer));
+    server.writer.write_all(&messages).now_or_never().unwrap().unwrap();
+    drop((lines, server.writer));
     assert!(matches!(soon(driving).await.unwrap(), CloseReason::Io(_)));
     soon(answered).await.unwrap().unwrap();
     assert_eq!(started.load(Ordering::Relaxed), 0);
@@ -436,18 +468,15 @@ async fn after_a_failed_write_no_call_starts_and_an_answer_behind_many_requests_
 
 #[tokio::test]
 async fn an_answer_that_is_not_utf_8_ends_its_call() {
-    let (here, mut there) = duplex();
-    let connection = Connection::new(here.reader, here.writer, empty_stack());
-    let (peer, cx) = (connection.peer(), connection.context());
-    let driving = tokio::spawn(connection.run());
+    let Client { peer, cx, driving, mut server } = Client::connect(empty_stack());
     let waiting = tokio::spawn(peer.send(ping(cx)));
-    let mut lines = BufReader::new(there.reader).lines();
+    let mut lines = BufReader::new(server.reader).lines();
     let request: serde_json::Value =
         serde_json::from_str(&lines.next_line().await.unwrap().unwrap()).unwrap();
     let id = &request["id"];
     let begin = br#"{"result":{"text":""#.to_vec();
     let end = format!("\"}},\"jsonrpc\":\"2.0\",\"id\":{id}}}\n").into_bytes();
-    there.writer.write_all(&[begin, b"caf\xe9".to_vec(), end].concat()).await.unwrap();
+    server.writer.write_all(&[begin, b"caf\xe9".to_vec(), end].concat()).await.unwrap();
     let error = tokio::time::timeout(Duration::from_secs(5), waiting).await.unwrap().unwrap();
     let error = error.unwrap_err();
     assert_eq!(error.code(), ErrorCode::INTERNAL_ERROR);
@@ -457,21 +486,18 @@ async fn an_answer_that_is_not_utf_8_ends_its_call() {
 
 #[tokio::test(start_paused = true)]
 async fn a_child_that_prints_what_it_reads_gets_no_answer_to_what_it_prints() {
-    let (here, mut there) = duplex();
-    let connection = Connection::new(here.reader, here.writer, empty_stack()).on_stray_line(|_| {});
-    let (peer, cx) = (connection.peer(), connection.context());
-    let driving = tokio::spawn(connection.run());
+    let Client { peer, cx, driving, mut server } = Client::of_child();
     let _waiting = tokio::spawn(peer.send(ping(cx)));
-    let mut lines = BufReader::new(there.reader).lines();
+    let mut lines = BufReader::new(server.reader).lines();
     let mut received = 0;
     while let Ok(line) = tokio::time::timeout(Duration::from_secs(1), lines.next_line()).await {
         let line = line.unwrap().unwrap();
         received += 1;
         assert_eq!(received, 1, "an answer to a line that is not a message: {line}");
         let log = format!("got: {line}\n{{\"level\":\"info\",\"msg\":\"got a line\"}}\n[1]\n");
-        there.writer.write_all(log.as_bytes()).await.unwrap();
-        there.writer.write_all(b"{\"id\":7,\"msg\":\"got a line\"}\n").await.unwrap();
-        there.writer.write_all(b"caf\xe9\n").await.unwrap();
+        server.writer.write_all(log.as_bytes()).await.unwrap();
+        server.writer.write_all(b"{\"id\":7,\"msg\":\"got a line\"}\n").await.unwrap();
+        server.writer.write_all(b"caf\xe9\n").await.unwrap();
     }
     assert_eq!(received, 1);
     driving.abort();
@@ -479,26 +505,22 @@ async fn a_child_that_prints_what_it_reads_gets_no_answer_to_what_it_prints() {
 
 #[tokio::test(start_paused = true)]
 async fn a_child_behind_a_terminal_that_prints_its_requests_answers_them_itself() {
-    let (here, mut there) = duplex();
-    let connection = Connection::new(here.reader, here.writer, empty_stack()).on_stray_line(|_| {});
-    let (peer, cx) = (connection.peer(), connection.context());
-    let driving = tokio::spawn(connection.run());
+    let Client { peer, cx, driving, server } = Client::of_child();
+    let mut server = RawPeer::new(server.reader, server.writer);
     let list = Method::from_static("tools/list");
     let listed = tokio::spawn(peer.send(Call::request(list, Params::none(), cx)));
-    let mut lines = BufReader::new(there.reader).lines();
-    let request = lines.next_line().await.unwrap().unwrap();
-    there.writer.write_all(format!("{request}\n").as_bytes()).await.unwrap();
-    let more = tokio::time::timeout(Duration::from_secs(1), lines.next_line()).await;
+    let request = server.receive().await;
+    let echo = server.last_line().to_owned();
+    server.line(&echo).await;
+    let more = tokio::time::timeout(Duration::from_secs(1), server.read_line()).await;
     assert!(more.is_err(), "an answer to the own request: {more:?}");
-    let id = &serde_json::from_str::<serde_json::Value>(&request).unwrap()["id"];
-    let answer = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{\"tools\":[]}}}}\n");
-    there.writer.write_all(answer.as_bytes()).await.unwrap();
+    server.answer(&request, json!({ "tools": [] })).await;
     soon(listed).await.unwrap().unwrap();
     driving.abort();
 }
 
 /// A call that is longer than the buffers between the two sides.
-fn long_call(cx: mgp_types::service::Context) -> Call {
+fn long_call(cx: Context) -> Call {
     let long = format!(r#"{{"pad":"{}"}}"#, "x".repeat(2 << 20));
     let params = Params::split("long", long.into()).unwrap();
     Call::request(Method::from_static("long"), params, cx)
@@ -506,14 +528,11 @@ fn long_call(cx: mgp_types::service::Context) -> Call {
 
 #[tokio::test(start_paused = true)]
 async fn a_child_that_does_not_read_is_given_up_despite_an_open_subscription() {
-    let (here, there) = duplex();
-    let connection = Connection::new(here.reader, here.writer, empty_stack()).on_stray_line(|_| {});
-    let (peer, cx) = (connection.peer(), connection.context());
-    let driving = tokio::spawn(connection.run());
+    let Client { peer, cx, driving, server } = Client::of_child();
+    let mut server = RawPeer::new(server.reader, server.writer);
     let listen = Method::from_static("subscriptions/listen");
     let _listening = tokio::spawn(peer.send(Call::request(listen, Params::none(), cx.clone())));
-    let mut lines = BufReader::new(there.reader).lines();
-    assert!(lines.next_line().await.unwrap().unwrap().contains("subscriptions/listen"));
+    assert_eq!(server.receive().await["method"], "subscriptions/listen");
     let call = tokio::spawn(peer.send(long_call(cx)));
     let closed = soon(driving).await.unwrap();
     assert!(matches!(closed, CloseReason::Stalled(_)), "{closed}");
@@ -522,22 +541,17 @@ async fn a_child_that_does_not_read_is_given_up_despite_an_open_subscription() {
 
 #[tokio::test(start_paused = true)]
 async fn a_child_that_is_busy_with_a_call_is_given_up_only_after_the_call() {
-    let (here, mut there) = duplex();
-    let connection = Connection::new(here.reader, here.writer, empty_stack()).on_stray_line(|_| {});
-    let (peer, cx) = (connection.peer(), connection.context());
-    let driving = tokio::spawn(connection.run());
+    let Client { peer, cx, driving, server } = Client::of_child();
+    let mut server = RawPeer::new(server.reader, server.writer);
     let first = tokio::spawn(peer.send(ping(cx.clone())));
-    let mut lines = BufReader::new(there.reader).lines();
-    let request: serde_json::Value =
-        serde_json::from_str(&lines.next_line().await.unwrap().unwrap()).unwrap();
+    let request = server.receive().await;
     let second = tokio::spawn(peer.send(long_call(cx.clone())));
     tokio::task::yield_now().await;
     let given_up = tokio::spawn(peer.send(ping(cx)));
     tokio::time::sleep(Duration::from_secs(20)).await;
     given_up.abort();
     tokio::time::sleep(Duration::from_secs(50)).await;
-    let answer = format!("{{\"jsonrpc\":\"2.0\",\"id\":{},\"result\":{{}}}}\n", request["id"]);
-    there.writer.write_all(answer.as_bytes()).await.unwrap();
+    server.answer(&request, json!({})).await;
     soon(first).await.unwrap().unwrap();
     let closed = soon(driving).await.unwrap();
     assert!(matches!(closed, CloseReason::Stalled(_)), "{closed}");

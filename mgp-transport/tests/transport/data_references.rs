@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use mgp_testkit::{http_response, serve_http};
 use mgp_transport::http::{
     GuardedFetch, OriginFault, ReferenceData, ReferenceError, ReferenceReader, ReferenceServer,
     ReferenceSettings, RemoteReference,
@@ -73,6 +74,15 @@ async fn an_expired_or_changed_url_is_forbidden() {
     let url = server.url(&id, MINUTE).unwrap();
     server.remove(&id);
     assert_eq!(status(url).await, 410);
+}
+
+#[tokio::test]
+async fn a_reference_can_be_kept_without_an_end() {
+    let server = ReferenceServer::start(ReferenceSettings::default()).await.unwrap();
+    let data = ReferenceData::Bytes("data".into());
+    let id = server.insert(data, "text/plain", Some(4), Duration::MAX).unwrap();
+    let url = server.url(&id, Duration::MAX).unwrap();
+    assert_eq!(local().fetch(FetchRequest::get(url)).await.unwrap().status, 200);
 }
 
 #[tokio::test]
@@ -183,13 +193,8 @@ async fn a_broken_read_goes_on_where_it_stopped() {
 
 #[tokio::test]
 async fn other_services_of_this_machine_and_internal_addresses_are_not_read() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}/latest/meta-data", listener.local_addr().unwrap());
-    tokio::spawn(async move {
-        let (mut stream, _) = listener.accept().await.unwrap();
-        let _ = stream.read(&mut [0; 1024]).await.unwrap();
-        stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nsecret").await.unwrap();
-    });
+    let service = serve_http(|_| http_response(200, "", "secret"));
+    let url = format!("{service}/latest/meta-data");
     let public = Arc::new(GuardedFetch::new().unwrap());
     let error = ReferenceReader::new(&url, Arc::clone(&public)).read_to_end().await.unwrap_err();
     assert!(matches!(error, ReferenceError::Fetch(FetchError::Forbidden { .. })), "{error}");

@@ -1,5 +1,5 @@
-//! Mutated lines cause no panic, no wrong answer and no growing memory, neither in the parser of messages nor in a
-//! whole connection. The variable `LINES` sets how many lines are tested.
+//! Mutated lines cause no panic, no wrong answer and no growing memory. They are passed to the parser of messages and
+//! to a whole connection. The variable `LINES` sets how many lines are tested.
 
 #![expect(clippy::print_stdout, reason = "a test that prints what it has tested")]
 

@@ -164,7 +164,8 @@ async fn a_cancellation_does_not_overtake_its_request() {
     let begun = Instant::now();
     server.send(&[ASKING_REQUEST, cancel]).await;
     assert_eq!(next(&mut server.handled).await, cancel);
-    // The server handles it after its delay, and the client sends it a quarter of a second after the request.
+    // The client sends the cancellation a quarter of a second after the request, and the server handles it after
+    // `DELAY`.
     assert!(begun.elapsed() >= DELAY + DELAY, "{:?}", begun.elapsed());
     server.send(&[ANSWER]).await;
     assert_eq!(next(&mut server.handled).await, ANSWER);

@@ -9,11 +9,13 @@ use mgp_transport::{Connection, Limits, duplex};
 use mgp_types::method::{HealthPing, LifecycleShutdown, Ping};
 use mgp_types::mgp::{HealthStatus, PingResult, ShutdownResult};
 use mgp_types::service::{Principal, Router, Stack};
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines, ReadHalf};
+use tokio::io::{
+    AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf,
+};
 use tokio::time::{Instant, timeout};
 use tower_service::Service as _;
 
-/// Creates a stack that answers pings; all other calls never complete, and neither does a ping that names a server.
+/// Creates a stack that answers pings, except pings that name a server. Those, and all other calls, never complete.
 fn stack() -> Stack {
     let router = Router::new()
         .on::<Ping, _, _>(|_, _| async { Ok(mgp_types::mcp::EmptyResult::default()) })
@@ -36,20 +38,14 @@ fn hanging(ids: std::ops::Range<usize>) -> String {
     ids.map(|id| line(id, "tools/call", r#"{"name":"hangs"}"#)).collect()
 }
 
+type ClientEnd = (Lines<BufReader<ReadHalf<DuplexStream>>>, WriteHalf<DuplexStream>);
+
 /// Opens a connection on which up to four calls may run.
-fn connect() -> (
-    Lines<BufReader<ReadHalf<tokio::io::DuplexStream>>>,
-    tokio::io::WriteHalf<tokio::io::DuplexStream>,
-) {
+fn connect() -> ClientEnd {
     connect_with(|limits| limits.in_flight = 4)
 }
 
-fn connect_with(
-    change: impl FnOnce(&mut Limits),
-) -> (
-    Lines<BufReader<ReadHalf<tokio::io::DuplexStream>>>,
-    tokio::io::WriteHalf<tokio::io::DuplexStream>,
-) {
+fn connect_with(change: impl FnOnce(&mut Limits)) -> ClientEnd {
     let (here, there) = duplex();
     let mut limits = Limits::default();
     change(&mut limits);

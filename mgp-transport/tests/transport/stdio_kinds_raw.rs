@@ -1,6 +1,4 @@
-//! Tests of the stdio channel with every kind of descriptor (MGP §2).
-//!
-//! MGP §2, stdio transport.
+//! Tests of the stdio channel with every kind of descriptor (MGP §2, stdio transport).
 
 #![cfg(unix)]
 

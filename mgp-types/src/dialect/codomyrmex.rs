@@ -8,10 +8,10 @@ use serde_json::{Map, Value, json};
 use crate::mcp::{CallToolParams, CallToolResult, ContentBlock, Meta};
 use crate::{ErrorCode, Payload, RawObject, RpcError};
 
-/// The member of `_meta` that contains the parts of a result for which MCP has no member.
+/// The name of the member of a result's `_meta` that contains the parts of the result for which MCP has no member.
 const META: &str = "codomyrmex";
 
-/// A call of a tool.
+/// A call of a tool, in the form of Codomyrmex.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolCall {
     /// The name of the tool, e.g. `module.tool`.
@@ -20,49 +20,49 @@ pub struct ToolCall {
     pub arguments: Map<String, Value>,
 }
 
-/// A result of a tool.
+/// The result of a tool, in the form of Codomyrmex.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ToolResult {
-    /// The outcome; a text that contains `fail` means that the call failed.
+    /// The outcome of the call; a text that contains `fail`, e.g. `failure`, means that the call failed.
     #[serde(default = "success")]
     pub status: String,
-    /// The data, if the call succeeded.
+    /// The data that the tool returned, if the call succeeded.
     #[serde(default)]
     pub data: Option<Map<String, Value>>,
-    /// The error, if the call failed.
+    /// The error of the tool, if the call failed.
     #[serde(default)]
     pub error: Option<ErrorDetail>,
-    /// An explanation for people.
+    /// An explanation of the result for people.
     #[serde(default)]
     pub explanation: Option<String>,
 }
 
-/// An error in a result.
+/// The error in the result of a failed call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ErrorDetail {
-    /// The type of the error.
+    /// The type of the error, usually the name of an [`ErrorType`].
     pub error_type: String,
-    /// The error message.
+    /// The error message, for people.
     pub error_message: String,
-    /// An object or a text with details.
+    /// Details of the error: an object or a text.
     #[serde(default, deserialize_with = "details", skip_serializing_if = "Option::is_none")]
     pub error_details: Option<Value>,
 }
 
-/// The error types that the protocol names.
+/// The types of errors that Codomyrmex defines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ErrorType {
-    /// The arguments are invalid.
+    /// The arguments of the call are invalid.
     ValidationError,
-    /// A file does not exist.
+    /// A file that the call needs does not exist.
     FileNotFoundError,
     /// The caller is not authenticated.
     AuthenticationError,
-    /// A tool or resource does not exist.
+    /// The tool or a resource does not exist.
     ResourceNotFound,
-    /// The tool failed.
+    /// The tool failed for another reason.
     ToolExecutionError,
-    /// A limit is reached.
+    /// A limit on calls is reached.
     ApiLimitExceeded,
     /// The operation took too long.
     TimeoutError,
@@ -83,7 +83,7 @@ fn details<'de, D: Deserializer<'de>>(input: D) -> Result<Option<Value>, D::Erro
 }
 
 impl ErrorType {
-    /// All types.
+    /// All types of errors that Codomyrmex defines.
     pub const ALL: [Self; 8] = [
         Self::ValidationError,
         Self::FileNotFoundError,
@@ -95,7 +95,7 @@ impl ErrorType {
         Self::PermissionError,
     ];
 
-    /// Returns the name.
+    /// Returns the name of the error type, as it is written in results.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -125,7 +125,7 @@ impl ErrorType {
         }
     }
 
-    /// Returns the error type that corresponds to a code; every code has one.
+    /// Returns the error type that corresponds to a code of MGP; each code has a corresponding type.
     #[must_use]
     pub fn of_code(code: ErrorCode) -> Self {
         match code {
@@ -144,7 +144,7 @@ impl ErrorType {
 }
 
 impl ToolCall {
-    /// Reads a call; unknown members are dropped, and a name of any form is accepted.
+    /// Reads a call leniently: unknown members are dropped, and a name of any form is accepted.
     ///
     /// # Errors
     /// −32602 if a member is missing or has the wrong type.
@@ -152,7 +152,7 @@ impl ToolCall {
         serde_json::from_str(text).map_err(RpcError::invalid_params)
     }
 
-    /// Reads a call that must follow the schema exactly.
+    /// Reads a call strictly: it must follow the schema of Codomyrmex exactly.
     ///
     /// # Errors
     /// −32602 if a member is missing, has the wrong type or is unknown, or if the name is not of the form `module.tool`
@@ -173,7 +173,7 @@ impl ToolCall {
         Ok(call)
     }
 
-    /// Returns the params of `tools/call`.
+    /// Converts the call to the params of `tools/call`.
     ///
     /// # Errors
     /// −32603 if the arguments cannot be encoded, which does not happen.
@@ -183,8 +183,8 @@ impl ToolCall {
         Ok(params)
     }
 
-    /// Creates the result for an error of this call; if an argument is wrong, the result names the argument, its value
-    /// and the violated constraint.
+    /// Creates the result for an error of this call. If the error reports a wrong argument, the result contains the
+    /// argument's name, its value and the violated constraint.
     #[must_use]
     pub fn failure(&self, error: &RpcError) -> ToolResult {
         let mut result = ToolResult::from_error(error);
@@ -192,7 +192,8 @@ impl ToolCall {
         let details: Option<Value> =
             details.and_then(|details| Payload::of(details).ok()?.get().ok());
         let Some((detail, details)) = result.error.as_mut().zip(details) else { return result };
-        // The first wrong argument, as reported by the tool itself or by the check against the schema.
+        // Use only the first wrong argument. The details contain it as the tool itself reported it, or in the list
+        // `violations` of the check against the schema.
         let first = details.pointer("/violations/0").unwrap_or(&details);
         let text = |names: [&str; 2]| names.iter().find_map(|name| first.get(*name)?.as_str());
         if let Some(path) = text(["field", "path"]) {
@@ -216,7 +217,7 @@ impl ToolResult {
         self.status.to_ascii_lowercase().contains("fail")
     }
 
-    /// Checks that a failed result has an `error` and no `data`.
+    /// Checks that a failed result has the member `error` and no `data`.
     ///
     /// # Errors
     /// −32602 with the name of the invalid member.
@@ -230,7 +231,7 @@ impl ToolResult {
         Ok(())
     }
 
-    /// Creates the result for an error of a call.
+    /// Creates the result of a call that failed with an error.
     #[must_use]
     pub fn from_error(error: &RpcError) -> Self {
         let kind = ErrorType::of_code(error.code());
@@ -243,17 +244,14 @@ impl ToolResult {
         Self { status: "failure".to_owned(), error: Some(error), ..Self::default() }
     }
 
-    /// Creates the result that corresponds to a result of `tools/call`.
+    /// Converts the result of `tools/call` to the form of Codomyrmex.
     #[must_use]
     pub fn from_mcp(result: &CallToolResult) -> Self {
         let kept = result.meta.as_ref().and_then(|meta| meta.get(META)?.get::<Value>().ok());
         let kept = kept.unwrap_or_default();
         let status = kept.get("status").and_then(Value::as_str);
         let is_error = result.is_error == Some(true);
-        let text = result.content.iter().find_map(|block| match block {
-            ContentBlock::Text(text) => Some(text.text.clone()),
-            _ => None,
-        });
+        let text = result.content.iter().find_map(ContentBlock::as_text).map(str::to_owned);
         let data = result.structured_content.as_ref().and_then(|data| data.get().ok());
         let mut read = Self {
             status: status.unwrap_or(if is_error { "failure" } else { "success" }).to_owned(),
@@ -275,7 +273,7 @@ impl ToolResult {
         read
     }
 
-    /// Converts this result to a result of `tools/call`.
+    /// Converts the result to the result of `tools/call`.
     ///
     /// # Errors
     /// −32603 if the data cannot be encoded, which does not happen.

@@ -15,19 +15,19 @@ pub const AUTHENTICATION: ErrorCode = ErrorCode(-32004);
 /// The caller lacks a permission.
 pub const AUTHORIZATION: ErrorCode = ErrorCode(-32005);
 
-/// The data of an error.
+/// The data of an error, in the form of ggen.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ErrorData {
-    /// The type of the error.
+    /// The type of the error, e.g. `ValidationError`.
     pub error_type: String,
-    /// The argument that is wrong.
+    /// The name of the argument that is wrong, if the error concerns an argument.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub field: Option<String>,
-    /// The error message.
+    /// The error message, for people.
     pub reason: String,
-    /// The trace id of the request.
+    /// The trace id of the request that failed.
     pub trace_id: String,
-    /// Proposed remedies.
+    /// The proposed ways to correct the error.
     #[serde(default)]
     pub suggestions: Vec<String>,
     /// The URL of a page about the error.
@@ -62,7 +62,7 @@ pub fn from_ggen(code: ErrorCode) -> ErrorCode {
     }
 }
 
-/// Returns whether a caller may repeat a call that failed with this code of ggen.
+/// Returns whether a caller may repeat a call that failed with this ggen code.
 #[must_use]
 pub fn may_retry(code: ErrorCode) -> bool {
     matches!(code, ErrorCode::INTERNAL_ERROR | TOOL_EXECUTION)
@@ -83,7 +83,7 @@ fn error_type(code: ErrorCode) -> &'static str {
     }
 }
 
-/// Converts an error to its ggen form: the code and data of ggen. The data always contain the trace id of the request.
+/// Converts an error to an error with the code and data of ggen. The data always contain the trace id of the request.
 #[must_use]
 pub fn convert(error: &RpcError, trace_id: &str) -> RpcError {
     #[derive(Deserialize)]
@@ -102,7 +102,7 @@ pub fn convert(error: &RpcError, trace_id: &str) -> RpcError {
     let details = details.and_then(|details| Payload::of(details).ok()?.get::<Details>().ok());
     let field = details.and_then(|details| details.violations.into_iter().next());
     let field = field.map(|field| field.path.trim_start_matches('/').to_owned());
-    // A message that names a remedy ends with a semicolon and the remedy.
+    // Our messages that propose a remedy end with a semicolon and the remedy.
     let remedy = error.message().rsplit_once("; ").map(|(_, remedy)| remedy.to_owned());
     let again = may_retry(code).then(|| "try again later".to_owned());
     let data = ErrorData {

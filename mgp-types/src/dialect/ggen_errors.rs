@@ -9,7 +9,8 @@ use super::ggen::convert;
 use crate::RpcError;
 use crate::service::{BoxFuture, Call, MgpService, Reply};
 
-/// A layer that converts each error to the codes and data of ggen, for a server whose callers expect these.
+/// A layer that converts each error of the inner service to the codes and data of ggen, for a server whose callers
+/// expect these.
 ///
 /// ```
 /// use mgp_types::dialect::GgenErrorsLayer;

@@ -108,16 +108,16 @@ impl ClientCapabilities {
     }
 }
 
-/// The places in a client's capabilities at which it declares MGP; a field is `true` if there is a declaration at its
-/// place.
+/// The places in the capabilities of a client at which it declares that it supports MGP. A field is `true` if there is
+/// a declaration at its place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MgpPlaces {
-    /// `mgp` (§2.2).
+    /// The capability `mgp` (§2.2).
     pub capability: bool,
-    /// `experimental.mgp`, for clients whose MCP SDK cannot send unknown capabilities.
+    /// The capability `experimental.mgp`, for clients whose MCP SDK cannot send unknown capabilities.
     pub experimental: bool,
-    /// `extensions["dev.cloto/mgp"]`, the place in the modern era.
+    /// The extension `extensions["dev.cloto/mgp"]`, which modern clients use.
     pub extension: bool,
 }
 

@@ -190,10 +190,11 @@ impl ContentBlock {
     pub fn plain_text(block: &Payload) -> Option<Cow<'_, str>> {
         let quoted = block.as_str().strip_prefix(Self::TEXT_PREFIX)?.strip_suffix('}')?;
         let text = quoted.strip_prefix('"')?.strip_suffix('"')?;
-        // Checks every byte without an early exit, so that the compiler can vectorize the loop.
+        // Check every byte without an early exit, so that the compiler can vectorize the loop.
         let special = |byte: u8| byte < b' ' || byte == b'"' || byte == b'\\';
         if text.bytes().fold(false, |found, byte| found | special(byte)) {
-            // Decoding fails if the last quote belongs to another member: then `quoted` is more than one string.
+            // If the last quote of the block belongs to another member, `quoted` is more than one string, so decoding
+            // fails.
             return serde_json::from_str(quoted).ok().map(Cow::Owned);
         }
         Some(Cow::Borrowed(text))
@@ -212,10 +213,10 @@ impl ContentBlock {
     }
 }
 
-/// Binary content, which is Base64 in messages.
+/// Conversions between bytes and binary content, which is Base64 in messages.
 #[cfg(feature = "service")]
 impl ContentBlock {
-    /// Creates an image.
+    /// Creates an image block from the bytes of an image.
     ///
     /// ```
     /// use mgp_types::mcp::ContentBlock;
@@ -228,7 +229,7 @@ impl ContentBlock {
         Self::Image(ImageContent::new(STANDARD.encode(bytes), mime_type))
     }
 
-    /// Creates audio.
+    /// Creates an audio block from the bytes of a recording.
     #[must_use]
     pub fn audio(bytes: impl AsRef<[u8]>, mime_type: impl Into<String>) -> Self {
         Self::Audio(AudioContent::new(STANDARD.encode(bytes), mime_type))
@@ -249,13 +250,14 @@ impl ContentBlock {
 
 #[cfg(feature = "service")]
 impl ResourceContents {
-    /// Creates contents from bytes.
+    /// Creates the contents of the resource `uri` from bytes.
     #[must_use]
     pub fn bytes(uri: impl Into<String>, bytes: impl AsRef<[u8]>) -> Self {
         Self { blob: Some(STANDARD.encode(bytes)), ..Self::new(uri) }
     }
 
-    /// Returns the bytes of the contents, or of their text; `None` if there are none, or if they are not Base64.
+    /// Returns the bytes of the contents, or the bytes of their text. Returns `None` if the contents have neither, or
+    /// if their data is not Base64.
     #[must_use]
     pub fn to_bytes(&self) -> Option<Vec<u8>> {
         match (&self.blob, &self.text) {

@@ -11,11 +11,11 @@ use super::Revision;
 
 /// Names of members of `_meta`.
 pub mod key {
-    /// The revision of a request (2026-07-28).
+    /// The MCP revision in which a request is sent (2026-07-28).
     pub const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
     /// The name and version of the sender of a request (2026-07-28).
     pub const CLIENT_INFO: &str = "io.modelcontextprotocol/clientInfo";
-    /// The capabilities of the sender of a request (2026-07-28).
+    /// The capabilities of the client that sends a request (2026-07-28).
     pub const CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
     /// The name and version of the sender of a result (2026-07-28).
     pub const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
@@ -40,9 +40,9 @@ pub mod key {
     pub const UI_RESOURCE_URI: &str = "ui/resourceUri";
     /// The token that the sender of a request chose for its progress notifications.
     pub const PROGRESS_TOKEN: &str = "progressToken";
-    /// The trace of a request (OpenTelemetry).
+    /// The trace and span to which a request belongs (OpenTelemetry).
     pub const TRACEPARENT: &str = "traceparent";
-    /// Further trace state (OpenTelemetry).
+    /// Further state of a trace, which each tracing system defines itself (OpenTelemetry).
     pub const TRACESTATE: &str = "tracestate";
     /// Further values that are passed on with a trace (OpenTelemetry baggage).
     pub const BAGGAGE: &str = "baggage";
@@ -66,13 +66,13 @@ pub mod key {
 pub struct Meta(pub Extras);
 
 impl Meta {
-    /// Creates an empty object.
+    /// Creates an empty `_meta` object.
     #[must_use]
     pub const fn new() -> Self {
         Self(Extras::new())
     }
 
-    /// Returns the progress token.
+    /// Returns the progress token of the request.
     ///
     /// # Errors
     /// Returns −32602 if it is neither an integer nor a string.
@@ -80,7 +80,7 @@ impl Meta {
         self.decode(key::PROGRESS_TOKEN)
     }
 
-    /// Returns the revision of the request.
+    /// Returns the MCP revision in which the request is sent.
     ///
     /// # Errors
     /// Returns −32602 if it is not a string.
@@ -88,7 +88,7 @@ impl Meta {
         self.decode(key::PROTOCOL_VERSION)
     }
 
-    /// Returns the id of the subscription of this message.
+    /// Returns the id of the subscription for which this notification is sent.
     ///
     /// # Errors
     /// Returns −32602 if it is neither an integer nor a string.

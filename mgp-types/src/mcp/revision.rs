@@ -30,7 +30,7 @@ impl Revision {
     /// The revisions with `initialize`, oldest first.
     pub const LEGACY: &'static [Self] =
         &[Self::V2024_11_05, Self::V2025_03_26, Self::V2025_06_18, Self::V2025_11_25];
-    /// The revisions this crate implements, oldest first.
+    /// The revisions that this crate implements, oldest first.
     pub const SUPPORTED: &'static [Self] = Self::KNOWN;
 
     /// Returns whether this crate implements this revision.

@@ -1,9 +1,8 @@
 //! Members that the messages of several methods share (MCP `PaginatedRequest`, `CacheableResult`).
 
-use std::fmt;
-
-use serde::de::{Error, Visitor};
+use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
+use serde_json::Value;
 
 use super::Meta;
 use crate::record::{Object, open_enum, record};
@@ -54,41 +53,12 @@ pub struct NextCursor(pub Option<String>);
 
 impl<'de> Deserialize<'de> for NextCursor {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(CursorVisitor).map(Self)
-    }
-}
-
-struct CursorVisitor;
-
-impl Visitor<'_> for CursorVisitor {
-    type Value = Option<String>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a string")
-    }
-
-    fn visit_str<E: Error>(self, cursor: &str) -> Result<Option<String>, E> {
-        Ok(Some(cursor.to_owned()))
-    }
-
-    fn visit_string<E: Error>(self, cursor: String) -> Result<Option<String>, E> {
-        Ok(Some(cursor))
-    }
-
-    fn visit_u64<E: Error>(self, cursor: u64) -> Result<Option<String>, E> {
-        Ok(Some(cursor.to_string()))
-    }
-
-    fn visit_i64<E: Error>(self, cursor: i64) -> Result<Option<String>, E> {
-        Ok(Some(cursor.to_string()))
-    }
-
-    fn visit_f64<E: Error>(self, cursor: f64) -> Result<Option<String>, E> {
-        Ok(Some(cursor.to_string()))
-    }
-
-    fn visit_unit<E: Error>(self) -> Result<Option<String>, E> {
-        Ok(None)
+        match Value::deserialize(deserializer)? {
+            Value::Null => Ok(Self(None)),
+            Value::String(cursor) => Ok(Self(Some(cursor))),
+            Value::Number(cursor) => Ok(Self(Some(cursor.to_string()))),
+            _ => Err(D::Error::custom("a cursor must be a text or a number")),
+        }
     }
 }
 

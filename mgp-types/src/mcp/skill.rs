@@ -95,7 +95,7 @@ record! {
 }
 
 impl Skill {
-    /// The name of the file with the instructions.
+    /// The name of the file that contains the instructions of a skill.
     pub const FILE: &'static str = "SKILL.md";
 
     /// Returns the URI of the skill's directory, with a slash at its end; `None` if the URI is not that of a
@@ -110,9 +110,9 @@ impl Skill {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum SkillResources {
-    /// All files, including `SKILL.md`.
+    /// The files of the skill, including `SKILL.md`, each with its hash.
     Files(Vec<SkillResource>),
-    /// The files are generated, so their hashes are not known in advance.
+    /// The files are generated on request, so their hashes are not known in advance.
     Dynamic,
 }
 

@@ -221,7 +221,7 @@ mod tests {
         check(r#","security":{"risk_level":"safe"}"#, Some(&RiskLevel::Safe));
         let mirror = r#","_meta":{"dev.cloto/mgp":{"security":{"risk_level":"moderate"}}}"#;
         check(mirror, Some(&RiskLevel::Moderate));
-        // If `security` is malformed, it is not replaced by its copy in `_meta`, which may declare a lower risk.
+        // A malformed `security` is not replaced by its copy in `_meta`, because the copy may declare a lower risk.
         check(&format!(r#","security":{{}}{mirror}"#), None);
     }
 }

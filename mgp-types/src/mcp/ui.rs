@@ -54,7 +54,7 @@ record! {
     }
 }
 
-/// The media type of a page.
+/// The media type of a page that a host shows for a tool.
 pub const UI_MIME_TYPE: &str = "text/html;profile=mcp-app";
 
 impl UiToolMeta {

@@ -14,7 +14,7 @@ const KERNEL: &str = "kernel";
 pub trait Request: 'static {
     /// The name of the method on the wire.
     const METHOD: &'static str;
-    /// The type of the method's parameters.
+    /// The type of the parameters of the method.
     type Params: Serialize + DeserializeOwned + Send + 'static;
     /// The type of a complete result of the method.
     type Result: Serialize + DeserializeOwned + Send + 'static;
@@ -24,25 +24,25 @@ pub trait Request: 'static {
 pub trait Notification: 'static {
     /// The name of the method on the wire.
     const METHOD: &'static str;
-    /// The type of the method's parameters.
+    /// The type of the parameters of the method.
     type Params: Serialize + DeserializeOwned + Send + 'static;
 }
 
-/// The kind of a message.
+/// The kind of a message, and of the method whose name it has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// A message that expects an answer.
     Request,
-    /// A message without an answer.
+    /// A message that is never answered.
     Notification,
 }
 
-/// The direction of a message.
+/// The direction in which messages of a method are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Direction {
-    /// Client to server.
+    /// From client to server.
     ToServer,
-    /// Server to client.
+    /// From server to client.
     ToClient,
     /// Both from client to server and from server to client.
     Both,
@@ -78,13 +78,13 @@ pub struct MethodInfo {
 }
 
 impl MethodInfo {
-    /// Returns whether a revision has the method, or can carry it.
+    /// Returns whether an MCP revision defines the method or, for a method of MGP, can carry it.
     #[must_use]
     pub fn is_in(&self, revision: &Revision) -> bool {
         self.first <= *revision && *revision <= self.last
     }
 
-    /// Returns whether any revision of an era has the method, or can carry it.
+    /// Returns whether any revision of an era defines the method or, for a method of MGP, can carry it.
     #[must_use]
     pub fn is_in_era(&self, era: Era) -> bool {
         match era {
@@ -105,7 +105,8 @@ impl MethodInfo {
         self.section == KERNEL
     }
 
-    /// Returns the name of the method's golden file, without extension, e.g. `s11_3_health_ping` or `mcp_tools_call`.
+    /// Returns the name, without extension, of the golden file with example messages of the method, e.g.
+    /// `s11_3_health_ping` or `mcp_tools_call`.
     #[must_use]
     pub fn golden(&self) -> String {
         let mut name = match self.section {

@@ -8,7 +8,7 @@ use crate::mcp::{self, EmptyParams, EmptyResult, Revision};
 use crate::mgp::{self, Extension};
 use crate::proposal;
 
-/// Defines the marker types, the table and the methods' names from one list of methods.
+/// Defines the marker types, the table of methods and the list of their names from one list of methods.
 macro_rules! methods {
     ($(
         $(#[doc = $doc:literal])*
@@ -42,7 +42,7 @@ macro_rules! methods {
 
         const NAMES: &[&str] = &[$($name),+];
 
-        /// The types of each method's params and result.
+        /// The types of the params and result of each method, with the name of the method's marker type.
         #[cfg(feature = "schema")]
         static SHAPES: &[Shapes] = &[$(
             Shapes {

@@ -4,7 +4,7 @@
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct KernelToolName {
-    /// The name of the tool, spelled with dots.
+    /// The name of the tool, in the spelling with dots.
     pub name: &'static str,
     /// The MGP method that the tool calls; `None` if the function exists only as a tool.
     pub method: Option<&'static str>,
@@ -14,7 +14,7 @@ pub struct KernelToolName {
 
 macro_rules! tools {
     ($( $name:literal $(= $method:literal)? $(, requires $required:literal)?; )+) => {
-        /// All kernel tools.
+        /// The names of all tools of the kernel.
         pub static KERNEL_TOOLS: &[KernelToolName] = &[$(
             KernelToolName {
                 name: $name,

@@ -199,7 +199,7 @@ impl AccessGrantParams {
         self
     }
 
-    /// Sets the expiry time.
+    /// Sets the time at which the entry expires.
     #[must_use]
     pub fn until(mut self, end: impl Into<Timestamp>) -> Self {
         self.expires_at = Some(end.into());
@@ -214,7 +214,7 @@ impl AccessGrantParams {
         self
     }
 
-    /// Sets the reason for the entry.
+    /// Sets the reason for which the entry was made.
     #[must_use]
     pub fn because(mut self, justification: impl Into<String>) -> Self {
         self.justification = Some(justification.into());
@@ -236,7 +236,7 @@ impl AccessRevokeParams {
         Self::new(agent, server, EntryType::ServerGrant)
     }
 
-    /// Makes this the revocation of the agent's entry for a single tool, instead of the entry for the whole server.
+    /// Makes this the revocation of the agent's entry for a single tool, instead of its entry for the whole server.
     #[must_use]
     pub fn tool(mut self, name: impl Into<String>) -> Self {
         self.entry_type = EntryType::ToolGrant;

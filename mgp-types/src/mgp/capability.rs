@@ -17,7 +17,7 @@ impl MgpVersion {
     /// The version that this implementation offers; §16 requires this version.
     pub const DEFAULT: Self = Self(ByteString::from_static("0.3.0"));
 
-    /// Borrows the text.
+    /// Borrows the version as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -88,7 +88,7 @@ impl MgpCapability {
         ExtensionSet::from_offer(&self.extensions)
     }
 
-    /// Returns whether the peer offers an extension that a later revision of MGP added to those of §2.2.
+    /// Returns whether the peer offers any extension that §2.2 does not list, i.e. that a later revision of MGP added.
     #[must_use]
     pub fn speaks_later_words(&self) -> bool {
         let is_later = |name: &String| {

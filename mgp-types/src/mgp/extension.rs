@@ -103,7 +103,8 @@ impl Extension {
         matches!(self, Self::Security | Self::Bidirectional)
     }
 
-    /// Returns the bits of the extension in a set; an extension that has parts has the bits of all its parts.
+    /// Returns the bits that represent the extension in a set; an extension that has parts has the bits of all its
+    /// parts.
     const fn bits(self) -> u64 {
         match self {
             Self::Permissions => 1,
@@ -114,7 +115,8 @@ impl Extension {
             Self::CodeSafety => 1 << 4,
             Self::Lifecycle => 1 << 5,
             Self::Progress => 1 << 6,
-            // Bit 7 means chunks and cancellation, bit 6 means progress, which streaming always includes (§12).
+            // Bit 7 means chunks and cancellation, and bit 6 means progress. Streaming has both, because it always
+            // includes progress (§12).
             Self::Streaming => 0b11 << 6,
             Self::Events => 1 << 8,
             Self::Callbacks => 1 << 9,
@@ -160,7 +162,7 @@ impl ExtensionSet {
     /// The empty set.
     pub const EMPTY: Self = Self(0);
 
-    /// The nine extensions of §2.2.
+    /// The set of the nine extensions of §2.2.
     pub const STANDARD: Self = {
         let mut set = Self::EMPTY;
         let mut index = 0;
@@ -171,7 +173,7 @@ impl ExtensionSet {
         set
     };
 
-    /// The proposals: the extensions beyond MGP. A program enables each of them separately.
+    /// The set of the proposals, i.e. of the extensions beyond MGP. A program enables each of them separately.
     pub const PROPOSALS: Self = Self(0x3fff << 16);
 
     /// Creates a set from names; unknown names are ignored.
@@ -180,10 +182,10 @@ impl ExtensionSet {
         names.into_iter().filter_map(|name| Extension::from_word(name.as_ref())).collect()
     }
 
-    /// Creates a set from the names in a peer's offer or answer; unknown names are ignored.
+    /// Creates the set of the extensions that a peer names in its offer or answer; unknown names are ignored.
     ///
-    /// If the names include an extension and one of its halves, only the half counts: a peer that supports only
-    /// `tool_security` must also send `security`, for peers that know only the names of §2.2.
+    /// If the names include an extension and one of its halves, only the half counts. The reason: a peer that supports
+    /// only the half `tool_security` must also send `security`, for peers that know only the names of §2.2.
     ///
     /// ```
     /// use mgp_types::mgp::{Extension, ExtensionSet};

@@ -58,7 +58,8 @@ open_enum! {
 }
 
 impl ServerState {
-    /// Returns the known state with this name, ignoring upper and lower case; an unknown name is returned unchanged.
+    /// Returns the known state whose name equals this one without regard to upper and lower case. An unknown name is
+    /// returned unchanged.
     #[must_use]
     pub fn in_any_case(self) -> Self {
         let known =

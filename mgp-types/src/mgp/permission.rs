@@ -218,9 +218,9 @@ record! {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Grant {
-    /// A decision without limits.
+    /// A decision that applies without limits.
     Plain(GrantDecision),
-    /// A decision with limits.
+    /// A decision that applies within limits.
     Scoped(Box<ScopedGrant>),
 }
 
@@ -234,7 +234,7 @@ impl Grant {
         }
     }
 
-    /// Returns the limits, if there are any.
+    /// Returns the limits of the decision, if it has any.
     #[must_use]
     pub fn scope(&self) -> Option<&PermissionScope> {
         match self {

@@ -97,9 +97,9 @@ record! {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum PartialContent {
-    /// Content blocks.
+    /// Content blocks, as MGP defines them.
     Blocks(Vec<ContentBlock>),
-    /// A text.
+    /// Plain text, as another implementation of MGP sends it.
     Text(String),
 }
 

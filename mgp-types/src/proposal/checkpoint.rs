@@ -24,7 +24,7 @@ impl Member for Checkpoint {
     const NAME: &'static str = "resume";
 }
 
-/// The member by which a caller requests checkpoints in the chunks of a call.
+/// The member of a call by which the caller requests checkpoints in the chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct WantsCheckpoints(pub bool);

@@ -11,7 +11,7 @@ use crate::{Payload, clip};
 /// The name of the member with the confirmation message, both in a tool and in the tool's `security`.
 const MESSAGE: &str = "confirmation_message";
 
-/// The maximum length, in bytes, at which a message shows an argument's value; longer values are shortened.
+/// The maximum length, in bytes, of an argument's value in a confirmation message; a longer value is shortened.
 const MAX_VALUE: usize = 200;
 
 /// The maximum length of a confirmation message, in bytes; a longer message is shortened.
@@ -37,8 +37,8 @@ open_enum! {
 }
 
 impl ConfirmationRisk {
-    /// Returns the corresponding risk level of MGP, and whether the effects can be undone (`None` if there are none);
-    /// an unknown value counts as destructive.
+    /// Returns the risk level of MGP that corresponds to this one, and whether the effects of a call can be undone
+    /// (`None` if a call has no effects). An unknown value counts as destructive.
     #[must_use]
     pub fn to_risk(&self) -> (RiskLevel, Option<bool>) {
         match self {
@@ -48,7 +48,8 @@ impl ConfirmationRisk {
         }
     }
 
-    /// Returns the value that corresponds to a risk level of MGP; an unknown level counts as destructive.
+    /// Returns the risk of this proposal that corresponds to a risk level of MGP; an unknown level counts as
+    /// destructive.
     #[must_use]
     pub fn of_risk(risk: &RiskLevel) -> Self {
         match risk {
@@ -96,7 +97,8 @@ impl Member for UserConfirmed {
 }
 
 impl ConfirmationRequired {
-    /// Reads the server's answer to an unconfirmed call; returns `None` if the call ran or failed.
+    /// Reads the server's answer to a call that was not confirmed yet; returns `None` if the call ran or failed
+    /// instead.
     #[must_use]
     pub fn of(result: &CallToolResult) -> Option<Self> {
         let content = result.structured_content.as_ref()?;
@@ -116,11 +118,11 @@ impl ConfirmationRequired {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ToolConfirmation {
-    /// `true` if a person must confirm each call.
+    /// `true` if a person must confirm each call of the tool.
     pub is_required: bool,
-    /// The message, with `{parameter}` placeholders.
+    /// The message for the person, with `{parameter}` placeholders for arguments.
     pub message: Option<String>,
-    /// The effect of the tool.
+    /// The risk of a call of the tool.
     pub risk: Option<ConfirmationRisk>,
 }
 

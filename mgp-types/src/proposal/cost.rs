@@ -29,7 +29,8 @@ open_enum! {
 }
 
 impl LatencyClass {
-    /// Returns the position in the order of classes, from 0; an unknown class is the slowest.
+    /// Returns the position of the class in the order from fast to slow, from 0; an unknown class counts as the
+    /// slowest.
     #[must_use]
     pub fn rank(&self) -> u8 {
         match self {
@@ -91,11 +92,11 @@ impl Member for ActualCost {
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct CostHints {
-    /// The member `cost`.
+    /// The declared cost of a call: the member `cost` of the tool.
     pub cost: Option<ToolCost>,
-    /// The member `latency`.
+    /// The declared duration of a call: the member `latency` of the tool.
     pub latency: Option<LatencyClass>,
-    /// The member `quota`.
+    /// The declared limit on calls: the member `quota` of the tool.
     pub quota: Option<ToolQuota>,
 }
 
@@ -111,13 +112,14 @@ impl CostHints {
         }
     }
 
-    /// Returns the category of the cost, if the server declares one.
+    /// Returns the category of the cost; `None` if the server declares no cost or no category.
     #[must_use]
     pub fn category(&self) -> Option<&CostCategory> {
         self.cost.as_ref()?.category.as_ref()
     }
 
-    /// Returns the units that a call is expected to consume, rounded up; 0 for a free tool, `None` if not declared.
+    /// Returns the number of units that a call is expected to consume, rounded up; 0 for a free tool, `None` if the
+    /// server declares no number.
     #[must_use]
     pub fn units(&self) -> Option<u64> {
         let cost = self.cost.as_ref()?;
@@ -129,14 +131,14 @@ impl CostHints {
 }
 
 impl ActualCost {
-    /// Returns the consumed units, rounded up.
+    /// Returns the number of consumed units, rounded up to a whole number.
     #[must_use]
     pub fn rounded(&self) -> u64 {
         round_up(&self.units)
     }
 }
 
-/// Rounds a number up to a whole one; a negative number counts as 0.
+/// Rounds a number up to a whole number; a negative number counts as 0.
 fn round_up(units: &Number) -> u64 {
     #[expect(
         clippy::cast_possible_truncation,

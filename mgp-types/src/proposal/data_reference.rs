@@ -1,14 +1,11 @@
 //! Proposal 9 (`data_references`): data that one server fetches from another, without passing through the client.
 
-use std::fmt;
-
-use serde::de::value::MapAccessDeserializer;
-use serde::de::{self, MapAccess, Visitor};
+use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::Member;
 use crate::mgp::Extension;
-use crate::record::{open_enum, record};
+use crate::record::{decode, open_enum, record};
 use crate::{Payload, RpcError, Timestamp, from_hex, to_hex};
 
 record! {
@@ -73,7 +70,7 @@ impl Member for DataReference {
 }
 
 impl DataReference {
-    /// Returns the reference without its URL, as clients and models see it.
+    /// Returns a copy of the reference without its URL, which clients and models must not see.
     #[must_use]
     pub fn without_url(&self) -> Self {
         Self { access_url: None, ..self.clone() }
@@ -84,7 +81,7 @@ impl DataReference {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Checksum {
-    /// `sha256` or `md5`.
+    /// The name of the algorithm: `sha256` or `md5`.
     pub algorithm: String,
     /// The checksum, in hexadecimal.
     pub value: String,
@@ -120,28 +117,16 @@ impl<'de> Deserialize<'de> for Checksum {
             algorithm: String,
             value: String,
         }
-        struct ChecksumVisitor;
-
-        impl<'de> Visitor<'de> for ChecksumVisitor {
-            type Value = Checksum;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a checksum")
-            }
-
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<Checksum, E> {
-                let parts = text.split_once(':');
-                let (algorithm, value) =
-                    parts.ok_or_else(|| E::custom("a checksum is `ALGORITHM:HEX`"))?;
-                Ok(Checksum { algorithm: algorithm.to_owned(), value: value.to_owned() })
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Checksum, A::Error> {
-                let members = Members::deserialize(MapAccessDeserializer::new(map))?;
-                Ok(Checksum { algorithm: members.algorithm, value: members.value })
-            }
+        let raw = Payload::deserialize(deserializer)?;
+        if raw.as_str().trim_start().starts_with('{') {
+            let Members { algorithm, value } = decode::<_, D::Error>(&raw)?;
+            return Ok(Self { algorithm, value });
         }
-        deserializer.deserialize_any(ChecksumVisitor)
+        let text = decode::<String, D::Error>(&raw)?;
+        let (algorithm, value) = text
+            .split_once(':')
+            .ok_or_else(|| D::Error::custom("a checksum is `ALGORITHM:HEX`"))?;
+        Ok(Self { algorithm: algorithm.to_owned(), value: value.to_owned() })
     }
 }
 

@@ -42,7 +42,7 @@ impl Member for IdempotencyKey {
     const NAME: &'static str = "idempotency_key";
 }
 
-/// The number of seconds for which the server remembers the key of a call.
+/// The time, in seconds, for which the server remembers the key of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct IdempotencyTtl(pub u64);

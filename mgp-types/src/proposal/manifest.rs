@@ -98,7 +98,8 @@ impl ManifestTool {
         entry
     }
 
-    /// Converts the entry to a tool definition; if the entry has no schema, the definition accepts any arguments.
+    /// Converts the manifest entry to a tool definition. If the entry has no schema, the definition accepts any
+    /// arguments.
     #[must_use]
     pub fn to_tool(&self) -> Tool {
         let input = self.input_schema.clone().unwrap_or_else(RawObject::empty);

@@ -3,9 +3,10 @@
 use std::borrow::Cow;
 
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 
 use crate::mcp::{Tool, key};
-use crate::record::{Extras, List, Object, RawObject, decode, open_enum, record};
+use crate::record::{Extras, List, Object, open_enum, record};
 use crate::wire::{ErrorCode, Payload, Recovery, RpcError};
 
 open_enum! {
@@ -32,7 +33,7 @@ record! {
     }
 }
 
-/// The name of the member of `_meta["dev.cloto/mgp"]` to which [`MediaSignature::fold`] moves the signature of a tool.
+/// The name of the member of `_meta["dev.cloto/mgp"]` in which [`MediaSignature::fold`] stores the signature of a tool.
 const FOLDED: &str = "media";
 
 impl MediaSignature {
@@ -40,8 +41,8 @@ impl MediaSignature {
     pub const MEMBERS: [&'static str; 4] =
         ["input_types", "output_types", "max_input_size_bytes", "binary_transport"];
 
-    /// Returns the signature of a tool: the members in its definition or, if it has none, those in its `_meta`.
-    /// Malformed members count as absent.
+    /// Returns the signature that a tool declares: the members in its definition or, if it has none of them, those in
+    /// its `_meta`. Malformed members count as absent.
     #[must_use]
     pub fn of(tool: &Tool) -> Option<Self> {
         let in_meta = || tool.meta.as_ref().and_then(|meta| Self::of_members(&meta.0));
@@ -49,13 +50,15 @@ impl MediaSignature {
     }
 
     fn of_members(place: &Extras) -> Option<Self> {
-        let named = Self::MEMBERS.iter().filter_map(|name| Some((*name, place.get(name)?)));
-        let mut found = Object::new();
-        for (name, value) in named {
-            found.insert(name, value.clone());
+        fn read<T: DeserializeOwned>(place: &Extras, name: &str) -> Option<T> {
+            place.decode(name).ok().flatten()
         }
-        let found = RawObject::of(&found).ok()?;
-        let signature = decode::<Self, serde_json::Error>(found.as_payload()).ok()?;
+        let [input_types, output_types, max_input_size_bytes, binary_transport] = Self::MEMBERS;
+        let mut signature = Self::new();
+        signature.input_types = read(place, input_types).unwrap_or_default();
+        signature.output_types = read(place, output_types).unwrap_or_default();
+        signature.max_input_size_bytes = read(place, max_input_size_bytes);
+        signature.binary_transport = read(place, binary_transport);
         (signature != Self::default()).then_some(signature)
     }
 
@@ -65,8 +68,9 @@ impl MediaSignature {
         mirror.get(FOLDED)?.get().ok()
     }
 
-    /// Moves the signature of a tool to `_meta["dev.cloto/mgp"].media`. A gateway stores the signature there until it
-    /// knows whether its own caller negotiated the proposal, as the server did.
+    /// Moves the signature from the definition of a tool to `_meta["dev.cloto/mgp"].media`. A gateway uses this for the
+    /// tools of a server that negotiated the proposal. It restores the signature with [`unfold`](Self::unfold) for
+    /// callers that negotiated the proposal too.
     ///
     /// # Errors
     /// Returns −32603 if the signature cannot be written as JSON.
@@ -80,8 +84,8 @@ impl MediaSignature {
         Ok(())
     }
 
-    /// Removes the signature that [`fold`](Self::fold) moved to the `_meta` of a tool, and returns it; `None` if there
-    /// is none.
+    /// Removes the signature that [`fold`](Self::fold) moved to the `_meta` of a tool, and returns it. Returns `None`
+    /// if the `_meta` has no such signature.
     pub fn unfold(tool: &mut Tool) -> Option<Self> {
         let signature = Self::folded(tool)?;
         let meta = tool.meta.as_mut()?;
@@ -90,7 +94,7 @@ impl MediaSignature {
         if mirror.is_empty() {
             meta.remove(key::MGP);
         } else {
-            // Cannot fail: the signature was read from JSON, so it can be written as JSON.
+            // Cannot fail: the object was decoded from JSON, so it can be encoded again.
             let _ = meta.encode(key::MGP, &mirror);
         }
         if meta.is_empty() {
@@ -99,7 +103,7 @@ impl MediaSignature {
         Some(signature)
     }
 
-    /// Writes the signature as members of a tool's definition.
+    /// Writes the members of the signature into a tool's definition.
     pub fn put(&self, tool: &mut Tool) {
         let members = Payload::of(self).and_then(|text| text.get::<Object>());
         for (name, value) in members.unwrap_or_default().iter() {
@@ -125,7 +129,7 @@ impl MediaSignature {
 ///
 /// [`max_input_size_bytes`]: MediaSignature::max_input_size_bytes
 pub fn check_input_size(tool: &Tool, arguments: &str, max: u64) -> Result<(), RpcError> {
-    // Decoding only makes a text shorter, so arguments whose text is within the limit need no further check.
+    // Decoding Base64 only makes a text shorter, so arguments whose text is within the limit need no further check.
     if arguments.len() as u64 <= max {
         return Ok(());
     }
@@ -135,19 +139,18 @@ pub fn check_input_size(tool: &Tool, arguments: &str, max: u64) -> Result<(), Rp
     }
     let name = &tool.name;
     let message = format!("the input has {size} bytes, and `{name}` takes {max}; send less");
-    let mut recovery = Recovery::default_for(ErrorCode::RESOURCE_EXHAUSTED).unwrap_or_default();
-    recovery.retryable = Some(false);
     let mut details = Object::new();
     // Numbers and texts can always be encoded.
     let _ = details.encode("limit", &max);
     let _ = details.encode("size", &size);
     let _ = details.encode("of", "input");
     let _ = details.encode("started", &false);
-    recovery.details = Some(details);
-    Err(RpcError::new(ErrorCode::RESOURCE_EXHAUSTED, message).recovery(recovery))
+    // Forbid a retry: the same arguments would be too long again. The default hints of the code permit retries.
+    let hints = Recovery::default_for(ErrorCode::RESOURCE_EXHAUSTED).unwrap_or_default().no_retry();
+    Err(RpcError::new(ErrorCode::RESOURCE_EXHAUSTED, message).recovery(hints.details(details)))
 }
 
-/// Returns the number of bytes by which the base64 texts in the arguments are longer than the data that they encode.
+/// Returns by how many bytes the Base64 texts in the arguments are longer than the data that they encode.
 fn saved_by_decoding(tool: &Tool, arguments: &str) -> u64 {
     #[derive(Deserialize)]
     struct Schema {
@@ -174,6 +177,7 @@ fn saved_by_decoding(tool: &Tool, arguments: &str) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::RawObject;
 
     #[test]
     fn a_signature_is_read_from_the_definition_and_from_meta() {
@@ -181,6 +185,7 @@ mod tests {
             (r#","max_input_size_bytes":10,"input_types":["image/png"]"#, Some(10)),
             (r#","_meta":{"max_input_size_bytes":10}"#, Some(10)),
             (r#","max_input_size_bytes":"ten""#, None),
+            (r#","max_input_size_bytes":10,"input_types":"png""#, Some(10)),
             ("", None),
         ] {
             let text = format!(r#"{{"name":"t","inputSchema":{{}}{rest}}}"#);
@@ -207,12 +212,18 @@ mod tests {
         let text = r#"{"name":"t","inputSchema":{"properties":{
             "image":{"type":"string","contentEncoding":"base64"},"note":{"type":"string"}}}}"#;
         let tool: Tool = serde_json::from_str(text).unwrap();
-        // 12 characters encode 8 bytes; `{"image":""}` adds 12.
+        // The 12 characters of the Base64 text encode 8 bytes, and the rest of the arguments, `{"image":""}`, has 12
+        // bytes.
         let image = r#"{"image":"AAAAAAAAAAA="}"#;
         assert!(check_input_size(&tool, image, 20).is_ok());
         let refused = check_input_size(&tool, image, 19).unwrap_err();
         assert_eq!(refused.code(), ErrorCode::RESOURCE_EXHAUSTED);
         assert_eq!(refused.message(), "the input has 20 bytes, and `t` takes 19; send less");
+        let hints = refused.as_recovery().unwrap();
+        assert_eq!(
+            (hints.retryable, hints.retry_after_ms, hints.max_retries),
+            (Some(false), None, None)
+        );
         // Base64 in an argument without `contentEncoding` counts with its full length.
         assert!(check_input_size(&tool, r#"{"note":"AAAAAAAAAAA="}"#, 20).is_err());
         assert!(check_input_size(&tool, "[", 0).is_err());

@@ -1,5 +1,5 @@
-//! Collections of the members that proposals add: those of a tool call while it passes the layers, and those to add to
-//! its result.
+//! Collections of the members that proposals add to tool calls: those of a call while it passes the layers, and those
+//! that are added to its result.
 
 use std::sync::{Arc, LazyLock};
 
@@ -11,8 +11,8 @@ use crate::service::{Body, Call, Context, Params};
 use crate::sync::Mutex;
 use crate::wire::{Payload, RpcError};
 
-/// The members that proposals add to tool calls, with their extensions: the entries of [`MEMBERS`] with a path
-/// `params._meta.NAME`.
+/// The members that proposals add to tool calls, each with the extension to which it belongs. These are the entries of
+/// [`MEMBERS`] with a path `params._meta.NAME`.
 static OF_CALLS: LazyLock<Vec<(&'static str, Extension)>> = LazyLock::new(|| rows("params._meta."));
 
 /// The members that proposals add to results of tools: the entries of [`MEMBERS`] with a path `result._meta.NAME`.
@@ -61,8 +61,8 @@ impl CallMembers {
         Ok(())
     }
 
-    /// Moves members of proposals from the top level of the params into this collection. If they stayed there, the next
-    /// server would take them for ordinary params.
+    /// Moves members of proposals from the top level of the params into this collection. If they stayed there, they
+    /// would be forwarded to the next server as ordinary params.
     fn take_from_top<'a>(
         &mut self,
         call: &mut Call,
@@ -90,21 +90,23 @@ impl CallMembers {
     /// Sets a member; it replaces an earlier value of the member.
     ///
     /// # Errors
-    /// −32603 if it cannot be written as JSON.
+    /// −32603 if the member cannot be written as JSON.
     pub fn set<M: Member>(&mut self, member: &M) -> Result<(), RpcError> {
-        self.0.retain(|(name, ..)| *name != M::NAME);
-        self.0.push((M::NAME, M::EXTENSION, Payload::of(member)?));
+        let value = Payload::of(member)?;
+        self.remove::<M>();
+        self.0.push((M::NAME, M::EXTENSION, value));
         Ok(())
     }
 
-    /// Returns the members without the member `M`, so that the next peer does not receive it.
+    /// Returns the collection without the member `M`, e.g. because the next server must not receive it.
     #[must_use]
     pub fn without<M: Member>(mut self) -> Self {
-        self.0.retain(|(name, ..)| *name != M::NAME);
+        self.remove::<M>();
         self
     }
 
-    /// Removes a member from a call and returns it, so that the call is forwarded without the member.
+    /// Removes the member `M` from the context of a call and returns it, so that the call is forwarded without the
+    /// member.
     ///
     /// # Errors
     /// −32602 if the member has the wrong form.
@@ -113,32 +115,32 @@ impl CallMembers {
         if found.is_some()
             && let Some(mut members) = cx.extensions.get::<Self>().cloned()
         {
-            members.0.retain(|(name, ..)| *name != M::NAME);
+            members.remove::<M>();
             cx.extensions.insert(members);
         }
         Ok(found)
     }
 
-    /// Returns whether there are no members.
+    /// Returns whether the collection is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Removes the member of type `M`, if it is present.
+    /// Removes the member `M` from the collection, if it is there.
     pub fn remove<M: Member>(&mut self) {
         self.0.retain(|(name, ..)| *name != M::NAME);
     }
 
-    /// Returns the members whose extensions a peer has negotiated.
+    /// Returns the members whose extensions are in `active`, the set that a peer has negotiated.
     pub fn for_peer(&self, active: ExtensionSet) -> impl Iterator<Item = (&'static str, &Payload)> {
         let known = self.0.iter().filter(move |(_, extension, _)| active.contains(*extension));
         known.map(|(name, _, value)| (*name, value))
     }
 }
 
-/// The members of proposals that layers and handlers add to the result of a call; stored in the extensions of the
-/// call's context.
+/// The members of proposals that layers and handlers add to the result of a call, collected while the call runs; stored
+/// in the extensions of the call's context.
 #[derive(Debug)]
 pub struct ResultMembers {
     active: ExtensionSet,
@@ -155,14 +157,14 @@ impl ResultMembers {
         new
     }
 
-    /// Moves the collected members into a result.
+    /// Moves the collected members into the `_meta` of a result.
     pub fn write(&self, body: &mut Body) {
         for (name, value) in std::mem::take(&mut *self.members.lock()) {
             body.insert_meta(name, value);
         }
     }
 
-    /// Returns the names of the members of `_meta` that belong to the given extensions.
+    /// Returns the names of those members of a result's `_meta` that belong to the given extensions.
     ///
     /// A gateway removes these members from results that it forwards, if its own caller did not negotiate the
     /// extensions.
@@ -182,9 +184,10 @@ impl Context {
     pub fn member<M: Member>(&self) -> Result<Option<M>, RpcError> {
         let members = self.extensions.get::<CallMembers>();
         let found = members.and_then(|all| all.0.iter().find(|(name, ..)| *name == M::NAME));
-        found.map(|(_, _, value)| value.get()).transpose().map_err(|error| {
-            RpcError::invalid_params(format!("`_meta.{}`: {}", M::NAME, error.message()))
-        })
+        let Some((_, _, value)) = found else { return Ok(None) };
+        serde_json::from_str(value.as_str())
+            .map(Some)
+            .map_err(|error| RpcError::invalid_member(&format!("_meta.{}", M::NAME), error))
     }
 
     /// Adds a member of a proposal to the result of this call; does nothing if the caller did not negotiate the
@@ -239,10 +242,16 @@ mod tests {
             let intent = call.cx().member::<Intent>().unwrap();
             assert_eq!(intent.as_ref().map(|intent| intent.0.as_str()), expected, "{params}");
             assert!(!call.params().may_contain_member("\"intent\""), "{params}");
-            // Without the extension, the params of the call stay unchanged.
+            // If the extension is not negotiated, the params of the call stay unchanged.
             let plain = received(params, ExtensionSet::EMPTY);
             assert_eq!(plain.cx().member::<Intent>().unwrap(), None, "{params}");
         }
+    }
+
+    #[test]
+    fn a_member_whose_name_has_escapes_is_not_overlooked() {
+        let call = received(r#"{"name":"a","arguments":{},"ta\u0073k":{}}"#, ExtensionSet::EMPTY);
+        assert!(call.params().may_contain_member("\"task\""));
     }
 
     #[test]
@@ -250,7 +259,8 @@ mod tests {
         let active = ExtensionSet::EMPTY.with(Extension::IntentHints);
         let call = received(r#"{"name":"a","_meta":{"intent":5}}"#, active);
         let refused = call.cx().member::<Intent>().unwrap_err();
-        assert!(refused.message().contains("`_meta.intent`"), "{refused}");
+        let expected = "invalid params: `_meta.intent`: expected a string, found integer `5`";
+        assert_eq!(refused.message(), expected);
     }
 
     #[test]

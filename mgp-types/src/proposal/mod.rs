@@ -87,12 +87,12 @@ use crate::mgp::Extension;
 /// assert_eq!(found.recommended_tool, "recent_incidents");
 /// ```
 pub trait Member: Serialize + DeserializeOwned + Send + Sync + 'static {
-    /// The extension that both sides must have negotiated.
+    /// The extension that both sides must have negotiated for the member to be used.
     const EXTENSION: Extension;
-    /// The name of the member in `_meta`.
+    /// The name of the member in the `_meta` object.
     const NAME: &'static str;
 
-    /// Reads the member from a `_meta` object.
+    /// Reads this member from a `_meta` object; `None` if it is absent.
     ///
     /// # Errors
     /// −32602 if the member has the wrong form.

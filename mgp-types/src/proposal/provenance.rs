@@ -70,8 +70,8 @@ record! {
 #[serde(transparent)]
 pub struct Sources(pub OneOrMany<Provenance>);
 
-/// The gateways that a result passed: the member `provenance_hops`. Each gateway appends the server from which it
-/// received the result, so the first hop is that of the gateway next to the tool's server.
+/// The gateways through which a result passed: the member `provenance_hops`. Each gateway appends one hop, which names
+/// the server from which it received the result. So the first hop is that of the gateway next to the tool's server.
 ///
 /// The hops have a member of their own, so that gateways need not change the sources that the server declared.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -35,7 +35,7 @@ impl<'de> Deserialize<'de> for MatchLevel {
 schema_of!(MatchLevel as inline "MatchLevel", {"enum": ["high", "medium", "low"]});
 
 impl MatchLevel {
-    /// Returns the level that corresponds to a number between 0 and 1.
+    /// Returns the confidence level that corresponds to a number between 0 and 1.
     #[must_use]
     pub fn of_share(share: f64) -> Self {
         Self(match share {

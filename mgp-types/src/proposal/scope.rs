@@ -93,7 +93,8 @@ record! {
     }
 }
 
-/// The token of a session with scopes. A call contains it in `_meta`, or in the HTTP header `X-MCP-Session-Token`.
+/// The token of a session in which scopes were granted. A call contains it in `_meta`, or in the HTTP header
+/// `X-MCP-Session-Token`.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct SessionToken(pub String);

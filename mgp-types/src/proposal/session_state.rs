@@ -9,11 +9,13 @@ use crate::wire::{ErrorCode, Recovery, RpcError};
 
 /// The name of the member of an error's details that reports an event of a session, e.g. that the server rejected its
 /// state.
-const LIFECYCLE: &str = "session_event";
+const SESSION_EVENT: &str = "session_event";
 
+/// The value of [`SESSION_EVENT`] which means that the server rejected the state that a call contained.
 const INVALIDATED: &str = "session_invalidated";
 
-/// The opaque state of a session. The client returns the latest one with each call, byte for byte.
+/// The state of a session, which the client cannot read. With each call, the client returns the state that it received
+/// last, byte for byte.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct SessionState(pub String);
@@ -27,7 +29,7 @@ crate::opaque_debug!(SessionState);
 pub struct StateChanged(pub bool);
 
 impl SessionState {
-    /// The maximum size of a state, in bytes. A longer state is neither sent nor stored.
+    /// The maximum size of a session state, in bytes. A longer state is neither sent nor stored.
     pub const MAX_BYTES: usize = 64 * 1024;
 
     /// Returns whether the state is longer than [`MAX_BYTES`](Self::MAX_BYTES).
@@ -40,19 +42,18 @@ impl SessionState {
     #[must_use]
     pub fn invalidated(reason: &str) -> RpcError {
         let message = format!("{reason}; start a new session: call again without `session_state`");
-        let mut recovery = Recovery::default_for(ErrorCode::INVALID_TOOL_ARGS).unwrap_or_default();
+        let hints = Recovery::default_for(ErrorCode::INVALID_TOOL_ARGS).unwrap_or_default();
         let mut details = Object::new();
         // Cannot fail: a text can always be encoded as JSON.
-        let _ = details.encode(LIFECYCLE, INVALIDATED);
-        recovery.details = Some(details);
-        RpcError::new(ErrorCode::INVALID_TOOL_ARGS, message).recovery(recovery)
+        let _ = details.encode(SESSION_EVENT, INVALIDATED);
+        RpcError::new(ErrorCode::INVALID_TOOL_ARGS, message).recovery(hints.details(details))
     }
 
-    /// Returns whether an error reports that the server does not accept the state.
+    /// Returns whether an error reports that the server rejected the state that the call contained.
     #[must_use]
     pub fn is_invalidated(error: &RpcError) -> bool {
         let details = error.as_recovery().and_then(|recovery| recovery.details.as_ref());
-        let event = details.and_then(|details| details.get(LIFECYCLE)?.get::<String>().ok());
+        let event = details.and_then(|details| details.get(SESSION_EVENT)?.get::<String>().ok());
         event.as_deref() == Some(INVALIDATED)
     }
 }

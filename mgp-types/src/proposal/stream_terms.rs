@@ -102,8 +102,8 @@ impl From<ChunkParams> for OperationChunk {
 
 // === Ids ===
 
-/// Returns the operation id for a request id. A string id that looks like a number is put in quotes, so that it is not
-/// decoded as a number later.
+/// Returns the operation id for a request id. A string id that looks like a number is put in quotes, so that converting
+/// it back does not turn it into a number.
 fn to_operation(id: &Id) -> String {
     match id {
         Id::Number(number) => number.to_string(),
@@ -142,7 +142,7 @@ fn unquoted(text: &str) -> Option<String> {
 
 // === Times ===
 
-/// Converts milliseconds to seconds, exactly.
+/// Converts milliseconds to seconds without rounding.
 fn to_seconds(millis: u64) -> Payload {
     let (whole, rest) = (millis / 1000, millis % 1000);
     if rest == 0 {
@@ -152,7 +152,8 @@ fn to_seconds(millis: u64) -> Payload {
     Payload::from_trusted(text.trim_end_matches('0').to_owned())
 }
 
-/// Converts seconds to milliseconds: exactly up to three decimal places, else rounded.
+/// Converts seconds to milliseconds. The result is exact if there are at most three decimal places, and otherwise
+/// rounded.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -166,8 +167,8 @@ fn to_millis(seconds: &Payload) -> u64 {
 
 // === Content ===
 
-/// The name of the member of a text block's `_meta` that contains the data of a chunk if the data is neither a text nor
-/// a content block.
+/// The name of the member of a text block's `_meta` in which [`to_content`] stores data of a chunk that are neither a
+/// text nor a content block.
 const DATA: &str = "data";
 
 /// Converts the data of a chunk to a content block. A text becomes a text block, a content block stays unchanged, and
@@ -198,8 +199,8 @@ fn to_data(content: &ContentBlock) -> Payload {
     Payload::of(content).unwrap_or_else(|_| Payload::empty_object())
 }
 
-/// Returns the data as a content block, if it is one. A text block that contains other data in its `_meta` does not
-/// count, because [`to_content`] created it from that data.
+/// Returns the data as a content block, if they are one. A text block with other data in its `_meta` does not count,
+/// because [`to_content`] uses this form for data that are not a content block.
 fn as_block(data: &Payload) -> Option<ContentBlock> {
     let block: ContentBlock = data.get().ok().filter(|_| data.as_str().starts_with('{'))?;
     (to_data(&block) == *data).then_some(block)

@@ -9,10 +9,10 @@ use crate::{ErrorCode, Payload, Recovery, RpcError};
 /// The name of the member of `error.data` and of `structuredContent` that contains the structured error.
 const MEMBER: &str = "error";
 
-/// The text that replaces a secret.
+/// The text that is written in place of a secret.
 const REMOVED: &str = "[removed]";
 
-/// The codes to which this proposal gives other names than MGP; all other codes keep the names of MGP.
+/// The codes whose names in this proposal differ from their names in MGP. All other codes have the names of MGP.
 const NAMES: &[(ErrorCode, &str)] = &[
     (ErrorCode::AUTH_REQUIRED, "AUTHENTICATION_REQUIRED"),
     (ErrorCode::AUTH_EXPIRED, "TOKEN_EXPIRED"),
@@ -22,9 +22,9 @@ const NAMES: &[(ErrorCode, &str)] = &[
     (ErrorCode::INVALID_TOOL_ARGS, "INVALID_INPUT"),
 ];
 
-/// Further names of the proposal, each with the code that it means. They are only read, because each of these codes is
-/// written under another name. The exception is the first name, which is written for a call that was refused because of
-/// missing scopes.
+/// Further names that the proposal defines for codes, each with the code that it means. They are only decoded: for each
+/// of these codes, another name is written. The exception is the first name, which is written for a call that was
+/// refused because of missing scopes.
 const READ_NAMES: &[(&str, ErrorCode)] = &[
     (SCOPE_INSUFFICIENT, ErrorCode::PERMISSION_DENIED),
     ("INVALID_PARAMETERS", ErrorCode::INVALID_PARAMS),
@@ -34,7 +34,7 @@ const READ_NAMES: &[(&str, ErrorCode)] = &[
     ("UNSUPPORTED_OPERATION", ErrorCode::METHOD_NOT_FOUND),
 ];
 
-/// The name of code 1000 if a call was refused because the caller lacks scopes.
+/// The name that is written for code 1000 if a call was refused because the caller lacks scopes.
 const SCOPE_INSUFFICIENT: &str = "SCOPE_INSUFFICIENT";
 
 /// Parts of names: a member of `details` whose name contains one of them might hold a secret or internal information,
@@ -96,7 +96,7 @@ record! {
 }
 
 impl StructuredError {
-    /// Decodes the structured error in the data of an error.
+    /// Decodes the structured error in the `data` of an error.
     ///
     /// ```
     /// use mgp_types::proposal::{ErrorKind, StructuredError};
@@ -125,7 +125,7 @@ impl StructuredError {
         found.map(Self::cleaned)
     }
 
-    /// Adds this structured error to the `error.data` of an error; an error whose data is not an object is returned
+    /// Adds this structured error to the `data` of an error. An error whose data is not an object is returned
     /// unchanged.
     #[must_use]
     pub fn attach(self, error: RpcError) -> RpcError {
@@ -142,8 +142,8 @@ impl StructuredError {
         }
     }
 
-    /// Returns `content`, the structured content of a failed tool, with this error added; `None` if it is not an
-    /// object, or already has a member `error`.
+    /// Adds this error to `content`, the structured content of a failed tool, and returns the new content. Returns
+    /// `None` if the content is not an object, or already has a member `error`.
     #[must_use]
     pub fn in_content(self, content: Option<&Payload>) -> Option<Payload> {
         let mut content = match content {
@@ -157,7 +157,7 @@ impl StructuredError {
         Payload::of(&content).ok()
     }
 
-    /// Returns the corresponding error of MGP, with the structured error in its data.
+    /// Returns the corresponding error of MGP; its data contains the structured error.
     #[must_use]
     pub fn to_error(&self) -> RpcError {
         let code = code_of(&self.code, &self.category);
@@ -173,7 +173,7 @@ impl StructuredError {
         self.clone().attach(RpcError::new(code, self.message.clone()).recovery(hints))
     }
 
-    /// Returns the error without secrets, and without its link if the link is not `https`.
+    /// Returns the error with its secrets replaced. Its link is removed if it is not an `https` URL.
     #[must_use]
     fn cleaned(mut self) -> Self {
         self.documentation_url = self.documentation_url.filter(|url| url.starts_with("https://"));
@@ -195,8 +195,8 @@ impl StructuredError {
 }
 
 impl From<&RpcError> for StructuredError {
-    /// Returns the structured error in the error's data or, if there is none, one made from its
-    /// code and recovery hints.
+    /// Returns the structured error in the error's data. If there is none, creates one from the error's code and
+    /// recovery hints.
     fn from(error: &RpcError) -> Self {
         if let Some(own) = Self::in_error(error) {
             return own;
@@ -229,7 +229,7 @@ impl From<&RpcError> for StructuredError {
     }
 }
 
-/// Returns the category of an error.
+/// Returns the category for an error with this code; the other arguments are facts about the error.
 fn kind_of(code: ErrorCode, is_retryable: bool, lacks_scopes: bool) -> ErrorKind {
     match code {
         ErrorCode::RATE_LIMITED if is_retryable => ErrorKind::RateLimited,
@@ -272,7 +272,7 @@ fn code_of(name: &str, kind: &ErrorKind) -> ErrorCode {
     })
 }
 
-/// Replaces the secrets in a member; returns whether it contained any.
+/// Replaces the secrets in the value of a member; returns whether it contained any.
 fn clean_member(name: &str, value: &mut Value) -> bool {
     let name = name.to_ascii_lowercase();
     if SECRET_NAMES.iter().any(|secret| name.contains(secret)) {
@@ -300,21 +300,23 @@ fn clean_member(name: &str, value: &mut Value) -> bool {
     }
 }
 
-/// Returns a text with its secret words replaced; `None` if it contains no secret.
+/// Returns a text with its secrets replaced; `None` if it contains no secret.
 fn clean_text(text: &str) -> Option<String> {
-    let mut words = text.split(' ').peekable();
-    let (mut clean, mut found) = (Vec::new(), false);
-    while let Some(word) = words.next() {
-        let bare = word.trim_start_matches(['`', '"', '\'', '(']);
-        let is_secret = SECRET_WORDS.iter().any(|start| bare.starts_with(start) && bare.len() > 15);
-        found |= is_secret;
-        clean.push(if is_secret { REMOVED } else { word });
-        if bare.eq_ignore_ascii_case("bearer") && words.next_if(|word| word.len() > 15).is_some() {
-            found = true;
-            clean.push(REMOVED);
-        }
+    let ends_word = |c: char| c.is_whitespace() || "`\"'()[]{}=:,;&?".contains(c);
+    // A secret may contain `=` and `:`, e.g. between a key and its signature.
+    let ends_secret = |c: char| ends_word(c) && c != '=' && c != ':';
+    let (mut clean, mut rest, mut after_bearer) = (String::new(), text, false);
+    while !rest.is_empty() {
+        let has_prefix = SECRET_WORDS.iter().any(|start| rest.starts_with(start));
+        let may_be_secret = has_prefix || after_bearer;
+        let end = if may_be_secret { rest.find(ends_secret) } else { rest.find(ends_word) };
+        let (word, after) = rest.split_at(end.unwrap_or(rest.len()));
+        clean.push_str(if may_be_secret && word.len() > 15 { REMOVED } else { word });
+        rest = after.trim_start_matches(ends_word);
+        clean.push_str(&after[..after.len() - rest.len()]);
+        after_bearer = word.eq_ignore_ascii_case("bearer");
     }
-    found.then(|| clean.join(" "))
+    (clean != text).then_some(clean)
 }
 
 #[cfg(test)]
@@ -400,6 +402,21 @@ mod tests {
             details,
             r#"{"api_key":"[removed]","deep":[{"Password":"[removed]"},"[removed]"],"n":1.50}"#
         );
+    }
+
+    #[test]
+    fn a_secret_is_found_on_any_line_and_in_a_url() {
+        let secret = "ghp_abcdefghijklmnop";
+        let text =
+            format!("GET /?key={secret}&n=1\n{secret}\nAuthorization: Bearer\t{secret}, sk-5");
+        assert_eq!(clean_text(&text), Some(text.replace(secret, REMOVED)));
+        for (text, expected) in [
+            ("AKIAABCDEFGHIJKLMNOP:c2lnbmVk= given", "[removed] given"),
+            ("(Bearer: id:0123456789abc=)", "(Bearer: [removed])"),
+        ] {
+            assert_eq!(clean_text(text).as_deref(), Some(expected));
+        }
+        assert_eq!(clean_text("a sk-5, of the bearer"), None);
     }
 
     #[test]

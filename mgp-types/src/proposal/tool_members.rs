@@ -6,7 +6,8 @@ use crate::mcp;
 use crate::method::MEMBERS;
 use crate::mgp::{Extension, ExtensionSet};
 
-/// A view of a tool that finds the members of proposals in each of the places where implementations write them.
+/// A view of a tool definition that finds the members of proposals in each of the places where implementations write
+/// them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ToolMembers<'a>(&'a mcp::Tool);
 
@@ -15,7 +16,8 @@ impl<'a> ToolMembers<'a> {
         Self(tool)
     }
 
-    /// Decodes a member: from `_meta`, where this implementation writes it, or else from the tool itself.
+    /// Decodes a member of the tool from `_meta`, where this implementation writes it, or else from the top level of
+    /// the definition.
     pub(super) fn read<T: DeserializeOwned>(self, name: &str) -> Option<T> {
         let Self(tool) = self;
         let in_meta = tool.meta.as_ref().and_then(|meta| meta.get(name));
@@ -24,7 +26,7 @@ impl<'a> ToolMembers<'a> {
     }
 }
 
-/// The path prefix of the members of tools in the [table of members](crate::method::MEMBERS).
+/// The prefix of the paths, in the [table of members](crate::method::MEMBERS), that belong to tool definitions.
 const PLACE: &str = "result.tools[]._meta.";
 
 /// Removes the members that belong to the `hidden` extensions from the `_meta` of a tool.

@@ -92,7 +92,8 @@ macro_rules! tagged {
 
 pub(crate) use tagged;
 
-/// Returns a string member of an object; `None` if it is absent. A value that is not an object is an error.
+/// Returns the value of a string member of an object; `None` if the member is absent. A value that is not an object is
+/// an error.
 pub(crate) fn peek<E: de::Error>(raw: &Payload, tag: &'static str) -> Result<Option<String>, E> {
     struct Seed(&'static str);
 
@@ -131,10 +132,10 @@ pub(crate) fn peek<E: de::Error>(raw: &Payload, tag: &'static str) -> Result<Opt
     de::DeserializeSeed::deserialize(Seed(tag), &mut deserializer).map_err(E::custom)
 }
 
-/// The maximum depth to which calls of [`decode`] may nest; messages of MCP need three.
+/// The maximum number of nested calls of [`decode`]; the messages of MCP need three.
 const MAX_NESTING: u8 = 16;
 
-/// Decodes raw JSON text inside another decoder, and counts the nesting.
+/// Decodes a JSON text that was stored raw by an outer decoder. Counts how deeply such calls are nested.
 ///
 /// Every call of `serde_json::from_str` starts with a fresh recursion limit, and reading raw JSON has none. Without
 /// this count, deeply nested content blocks could overflow the stack.
@@ -165,7 +166,7 @@ impl Drop for Level {
     }
 }
 
-/// The state of the tag member while a record is being decoded.
+/// The tag member of a record while the record is being decoded: its expected value, and the value that was found.
 #[derive(Debug)]
 pub(crate) struct Tag {
     expected: &'static str,
@@ -182,7 +183,7 @@ impl Tag {
         Ok(())
     }
 
-    /// Checks that the tag was present and had the expected value.
+    /// Checks that the tag was present and had the expected value; `name` is the name of the member, for the error.
     pub(crate) fn check<E: de::Error>(&self, name: &'static str) -> Result<(), E> {
         match self.found.as_deref() {
             None => Err(E::missing_field(name)),
@@ -199,9 +200,9 @@ impl Tag {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum OneOrMany<T> {
-    /// A single value, not in a list.
+    /// A single value, which is written without a list.
     One(T),
-    /// A list.
+    /// A list of values.
     Many(Vec<T>),
 }
 

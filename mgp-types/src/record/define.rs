@@ -1,6 +1,6 @@
 //! The `record!` macro: a wire struct that preserves unknown members (MGP §1.1).
 
-/// Defines wire structs.
+/// Defines structs for JSON objects in messages (wire structs).
 ///
 /// ```text
 /// record! {

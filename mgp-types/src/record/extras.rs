@@ -34,13 +34,13 @@ impl Extras {
         Self(Vec::new())
     }
 
-    /// Returns a member.
+    /// Returns the value of a member.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Payload> {
         self.0.iter().find(|(key, _)| key == name).map(|(_, value)| value)
     }
 
-    /// Decodes a member; returns `None` if it is absent or `null`.
+    /// Decodes the value of a member; returns `None` if the member is absent or `null`.
     ///
     /// # Errors
     /// Returns −32602 with the name of the member if its value cannot be decoded.
@@ -48,7 +48,7 @@ impl Extras {
         match self.get(name) {
             Some(value) if !value.is_null() => serde_json::from_str(value.as_str())
                 .map(Some)
-                .map_err(|error| RpcError::invalid_params(format!("{name}: {error}"))),
+                .map_err(|error| RpcError::invalid_member(name, error)),
             _ => Ok(None),
         }
     }
@@ -63,7 +63,7 @@ impl Extras {
         None
     }
 
-    /// Encodes a value and sets it as a member.
+    /// Encodes a value as JSON and sets it as a member.
     ///
     /// # Errors
     /// Returns −32603 if the value cannot be written as JSON.
@@ -76,13 +76,13 @@ impl Extras {
         Ok(())
     }
 
-    /// Removes and returns a member.
+    /// Removes a member and returns its value.
     pub fn remove(&mut self, name: &str) -> Option<Payload> {
         let index = self.0.iter().position(|(key, _)| key == name)?;
         Some(self.0.remove(index).1)
     }
 
-    /// Returns the members in order.
+    /// Returns the members, in the order received.
     #[must_use]
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &Payload)> {
         self.0.iter().map(|(name, value)| (name.as_str(), value))
@@ -100,14 +100,14 @@ impl Extras {
         self.0.len()
     }
 
-    /// Adds a member while an object is read, without checking for a repeated name; `dedup` removes repetitions
-    /// afterwards.
+    /// Adds a member while an object is decoded, without checking for a repeated name. [`dedup`](Self::dedup) must be
+    /// called afterwards, which removes repetitions.
     pub(crate) fn push_read(&mut self, name: String, value: Payload) {
         self.0.push((name, value));
     }
 
-    /// Removes repeated names, keeping the last value. Takes linear time, so that a peer cannot slow it down with many
-    /// members.
+    /// Removes all but the last member of each name. Takes linear time, so that a peer cannot slow this process down
+    /// with many members.
     pub(crate) fn dedup(mut self) -> Self {
         // Up to 16 names are compared in pairs, which needs no allocation.
         let few = self.0.len() <= 16;
@@ -136,7 +136,7 @@ impl Extras {
 }
 
 impl PartialEq for Extras {
-    /// Ignores the order, because the order of members has no meaning in JSON.
+    /// Compares the members without regard to their order, which has no meaning in JSON.
     fn eq(&self, other: &Self) -> bool {
         self.0.len() == other.0.len()
             && self.0.iter().all(|(name, value)| other.get(name) == Some(value))
@@ -195,13 +195,14 @@ crate::record::schema_of!(Extras as inline "Object", { "type": "object" });
 #[cfg(feature = "service")]
 pub(crate) fn text_of(json: &str) -> Option<Cow<'_, str>> {
     match json.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) {
-        // Most strings are short, and for short ones a plain loop is faster than an optimized search.
+        // Search for a backslash with a plain loop: most strings are short, and for short ones it is faster than an
+        // optimized search.
         Some(text) if text.bytes().all(|byte| byte != b'\\') => Some(Cow::Borrowed(text)),
         _ => serde_json::from_str::<Key<'_>>(json).ok().map(|Key(text)| text),
     }
 }
 
-/// The name of a member that is being read; borrowed from the JSON text unless it contains escapes.
+/// The name of a member that is being decoded; borrowed from the JSON text unless the name contains escapes.
 #[derive(Debug)]
 pub(crate) struct Key<'de>(pub(crate) Cow<'de, str>);
 

@@ -13,9 +13,9 @@ use crate::Payload;
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Lenient<T> {
-    /// The value.
+    /// The decoded value.
     Valid(T),
-    /// The malformed text, as received.
+    /// The JSON that cannot be decoded, as received.
     Malformed(Payload),
 }
 

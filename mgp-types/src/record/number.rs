@@ -7,10 +7,10 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::Nullable;
 
-/// The bound up to which a float is exact for whole numbers: 2^53.
+/// The largest number up to which a float represents every whole number exactly: 2^53.
 pub(crate) const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
 
-/// A number; `1` and `1.0` stay distinct.
+/// A JSON number, written with the spelling in which it was read; `1` and `1.0` stay distinct.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Number(serde_json::Number);
@@ -50,9 +50,10 @@ impl fmt::Display for Number {
 
 crate::record::schema_of!(Number as inline "Number", { "type": "number" });
 
-/// The value of a member that is a whole number, or may lack one. Writers in some languages write `60000` as `60000.0`.
+/// A type of a field for a whole number: `u64`, or a type that also has a value for a missing number. Programs in some
+/// languages write `60000` as `60000.0`, which is decoded as the same number.
 pub(crate) trait ReadWhole: Sized {
-    /// Reads the next value of a map.
+    /// Decodes the next value of a map.
     fn read<'de, A: MapAccess<'de>>(map: &mut A) -> Result<Self, A::Error>;
 }
 
@@ -75,7 +76,7 @@ impl ReadWhole for Nullable<u64> {
     }
 }
 
-/// A whole number that is not negative; `60000.0` and `6e4` are `60000`.
+/// A decoded whole number that is not negative; `60000.0` and `6e4` are decoded as `60000`.
 struct Whole(u64);
 
 impl<'de> Deserialize<'de> for Whole {

@@ -5,7 +5,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::{Payload, RpcError};
 
-/// A [`Payload`] that is an object.
+/// A [`Payload`] whose JSON is an object.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(transparent)]
 pub struct RawObject(Payload);
@@ -17,7 +17,7 @@ impl RawObject {
         Self(Payload::empty_object())
     }
 
-    /// Encodes a value that must be an object.
+    /// Encodes a value whose JSON must be an object.
     ///
     /// # Errors
     /// Returns −32602 if the JSON is not an object, −32603 if the value cannot be written as JSON.
@@ -25,7 +25,7 @@ impl RawObject {
         Payload::of(value)?.try_into()
     }
 
-    /// Returns the object as a payload.
+    /// Returns the object as a payload, which can be any JSON value.
     #[must_use]
     pub fn as_payload(&self) -> &Payload {
         &self.0

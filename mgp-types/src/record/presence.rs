@@ -5,9 +5,9 @@ use std::ops::{Deref, DerefMut};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// A value that can be omitted from the written object.
+/// The value of an optional member, which can be omitted when the object is written.
 pub(crate) trait Presence {
-    /// Returns whether the member is written, as opposed to omitted.
+    /// Returns whether the member is written; `false` if it is omitted.
     fn is_written(&self) -> bool;
 }
 
@@ -27,7 +27,7 @@ pub struct List<T> {
 }
 
 impl<T> List<T> {
-    /// Creates an empty list that is not written.
+    /// Creates an empty list, whose member is omitted when the object is written.
     #[must_use]
     pub const fn new() -> Self {
         Self { values: Vec::new(), written: false }
@@ -124,12 +124,12 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for List<T> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Nullable<T> {
-    /// The member is absent.
+    /// The object does not have the member.
     #[default]
     Absent,
-    /// The member is null.
+    /// The value of the member is `null`.
     Null,
-    /// The member has a value.
+    /// The member has a value other than `null`.
     Value(T),
 }
 
@@ -157,7 +157,7 @@ impl<T> From<T> for Nullable<T> {
 }
 
 impl<T> From<Option<T>> for Nullable<T> {
-    /// Maps `None` to null; use `Nullable::Absent` to omit a member.
+    /// Converts `None` to null; use `Nullable::Absent` to omit a member.
     fn from(value: Option<T>) -> Self {
         value.map_or(Self::Null, Self::Value)
     }

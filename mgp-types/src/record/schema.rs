@@ -3,7 +3,7 @@
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
-/// The schema of a record under construction.
+/// The JSON Schema of a record while it is being built.
 #[derive(Debug)]
 pub(crate) struct ObjectSchema<'a> {
     generator: &'a mut SchemaGenerator,
@@ -42,7 +42,7 @@ impl<'a> ObjectSchema<'a> {
         self
     }
 
-    /// Returns the schema; members that it does not list remain allowed.
+    /// Returns the schema. Members that the schema does not list are allowed.
     pub(crate) fn finish(self) -> Schema {
         let mut schema = Map::new();
         schema.insert("description".to_owned(), tidy(self.description).into());

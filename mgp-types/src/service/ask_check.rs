@@ -1,13 +1,14 @@
-//! A check of a call before a person is asked about it.
+//! A check of a call that is made before a person is asked about the call.
 
 use super::Call;
 use crate::wire::RpcError;
 
-/// A check that gates make before they ask a person about a call; an extension of the call's context.
+/// A check that the gates (the layers that admit or refuse calls) make before they ask a person about a call; stored in
+/// the extensions of the call's context.
 ///
-/// Layers inside the gates can refuse a call after a person has approved it, e.g. for its idempotency key. With a check,
-/// the call is refused before. Those layers must still check the call themselves, because their state can change until
-/// the person answers.
+/// Layers inside the gates can refuse a call after a person has approved it, e.g. for its idempotency key. With this
+/// check, such a call is refused before anyone is asked. Those layers must still check the call themselves, because
+/// their state can change until the person answers.
 ///
 /// ```
 /// use mgp_types::RpcError;

@@ -19,7 +19,7 @@ use super::{
 use crate::method::{Kind, Notification, Request};
 use crate::wire::{ErrorCode, Id, Payload, RpcError};
 
-/// A request or notification. Moving it is cheap: it is a single pointer.
+/// A request or notification with its context. Moving it is cheap, because it is a single pointer.
 #[derive(Clone, Debug)]
 pub struct Call(Box<CallData>);
 
@@ -28,7 +28,8 @@ struct CallData {
     method: Method,
     kind: Kind,
     params: Params,
-    /// The members that this side adds when it sends the call; in a box, because inbound calls rarely have any.
+    /// The members that this side adds to the params when it sends the call. They are in a box, because inbound calls
+    /// rarely have any.
     hop: Option<Box<HopMembers>>,
     related: Option<CallKey>,
     cx: Context,
@@ -38,9 +39,9 @@ struct CallData {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct ToolCall<'a> {
-    /// The tool's name.
+    /// The name of the tool.
     pub name: &'a str,
-    /// The arguments as JSON, if there are any.
+    /// The arguments as JSON, if the call has any.
     pub arguments: Option<&'a str>,
 }
 
@@ -57,7 +58,7 @@ impl Call {
         Self::new(method, Kind::Notification, params, cx)
     }
 
-    /// Creates a request from the params of its method type.
+    /// Creates a request of the method `R` from its typed params.
     ///
     /// # Errors
     /// Returns −32603 if the params cannot be written as JSON.
@@ -65,7 +66,7 @@ impl Call {
         Ok(Self::request(Method::from_static(R::METHOD), Params::of(R::METHOD, params)?, cx))
     }
 
-    /// Creates a notification from the params of its method type.
+    /// Creates a notification of the method `N` from its typed params.
     ///
     /// # Errors
     /// Returns −32603 if the params cannot be written as JSON.
@@ -77,15 +78,16 @@ impl Call {
         Self(Box::new(CallData { method, kind, params, hop: None, related: None, cx }))
     }
 
-    /// Marks this call as part of another call, so that the transport sends it on the stream of that call.
+    /// Marks this call as a part of the call with the key `key`, so that the transport sends both on the same stream.
     #[must_use]
     pub fn related(mut self, key: CallKey) -> Self {
         self.0.related = Some(key);
         self
     }
 
-    /// Redirects the call to another peer. The call gets a new key, and loses the members that are valid only between
-    /// two neighbouring peers. Body, principal, trace and outlet stay.
+    /// Redirects the call to another peer, e.g. from the caller to a server behind this one. The call gets a new key,
+    /// and loses the members that are valid only between two neighbouring peers. Its body, principal, trace and outlet
+    /// stay.
     #[must_use]
     pub fn forward(mut self, to: super::Peer) -> Self {
         let inner = &mut *self.0;
@@ -99,7 +101,7 @@ impl Call {
         self
     }
 
-    /// Returns the method.
+    /// Returns the method of the call.
     #[must_use]
     pub fn method(&self) -> &Method {
         &self.0.method
@@ -125,19 +127,19 @@ impl Call {
         self.0.kind
     }
 
-    /// Returns the key of the call to which this call belongs, as set by [`related`](Self::related).
+    /// Returns the key of the call of which this call is a part, as set by [`related`](Self::related).
     #[must_use]
     pub fn related_key(&self) -> Option<CallKey> {
         self.0.related
     }
 
-    /// Returns the parameters.
+    /// Returns the parameters of the call.
     #[must_use]
     pub fn params(&self) -> &Params {
         &self.0.params
     }
 
-    /// Returns a mutable reference to the parameters, e.g. to change the target.
+    /// Returns a mutable reference to the parameters, e.g. to change which tool is called.
     #[must_use]
     pub fn params_mut(&mut self) -> &mut Params {
         &mut self.0.params
@@ -156,19 +158,20 @@ impl Call {
         self.0.hop.get_or_insert_default()
     }
 
-    /// Returns the context.
+    /// Returns the context of the call.
     #[must_use]
     pub fn cx(&self) -> &Context {
         &self.0.cx
     }
 
-    /// Returns a mutable reference to the context, for values that a layer provides.
+    /// Returns a mutable reference to the context, e.g. to store a value for inner layers.
     #[must_use]
     pub fn cx_mut(&mut self) -> &mut Context {
         &mut self.0.cx
     }
 
-    /// Returns the tool name and arguments of a `tools/call` request; `None` for other calls. Nothing is decoded here.
+    /// Returns the tool name and the arguments of a `tools/call` request; `None` for other calls. The arguments are not
+    /// decoded.
     #[must_use]
     pub fn tool(&self) -> Option<ToolCall<'_>> {
         if self.0.kind != Kind::Request {
@@ -198,11 +201,11 @@ impl Call {
 
 // === Context ===
 
-/// The context of a call, cheap to clone.
+/// The context of a call; it is cheap to clone.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Context {
-    /// The call's key in this process.
+    /// The key of the call in this process.
     pub key: CallKey,
     /// The caller; only the transport sets it, and forwarding never changes it.
     pub principal: Principal,
@@ -210,7 +213,7 @@ pub struct Context {
     pub caller: Arc<PeerInfo>,
     /// The result of the negotiation with the callee, on an outbound stack.
     pub callee: Arc<PeerInfo>,
-    /// The called server, on an outbound stack.
+    /// The server that is called; only set on an outbound stack.
     pub server: Option<ServerId>,
     /// The scope to which the call belongs: a connection, session, handle or request.
     pub scope: Scope,
@@ -222,20 +225,21 @@ pub struct Context {
     pub logical: Option<ByteString>,
     /// The trace id of the call (MGP §6.5).
     pub trace: Option<ByteString>,
-    /// The channel for partial results, which go to the caller.
+    /// The channel on which the call sends partial results to its caller.
     pub outlet: Outlet,
     /// The way in which the caller can be asked questions during the call.
     pub caller_access: CallerAccess,
-    /// The instant at which the caller stops waiting.
+    /// The time until which the caller waits for the answer.
     pub deadline: Deadline,
-    /// Values that outer layers pass to inner layers.
+    /// Values that outer layers store for inner layers.
     pub extensions: Extensions,
-    /// The key under which a forwarded call was received: the transport sends the caller's questions with this key.
+    /// The key under which a call was received before it was forwarded. Questions to the caller are sent on the stream
+    /// of the call with this key.
     received_as: Option<CallKey>,
 }
 
 impl Context {
-    /// Creates the context of a call from or to a peer.
+    /// Creates the context of a call that is received from a peer or sent to it.
     #[must_use]
     pub fn new(peer: Peer, scope: Scope, principal: Principal) -> Self {
         Self {
@@ -262,7 +266,7 @@ impl Context {
         self.trace.get_or_insert_with(trace::next)
     }
 
-    /// Asks the caller a question and waits for the answer.
+    /// Asks the caller of this call a question, and waits for the answer.
     ///
     /// `key` identifies the question within the call. It must be the same each time the handler runs.
     ///
@@ -277,8 +281,8 @@ impl Context {
         self.ask_with_progress(key, ask, Outlet::none()).await
     }
 
-    /// Asks the caller as [`ask`](Self::ask) does, and sends the progress that a caller of 2025-11-25 or before reports
-    /// until its answer to `progress`.
+    /// Asks the caller as [`ask`](Self::ask) does. A caller of 2025-11-25 or before can report progress until it
+    /// answers; this progress is sent to `progress`.
     ///
     /// # Errors
     /// Returns the same errors as [`ask`](Self::ask).
@@ -291,7 +295,8 @@ impl Context {
         ask: CallerRequest,
         progress: Outlet,
     ) -> Result<Payload, RpcError> {
-        // A handler asks after it has begun. If it returns this error, the call must not seem to have been refused.
+        // A handler asks after it has begun. If the handler returns this error as its own, the code must not suggest
+        // that the call was refused before it ran.
         self.ask_caller(key, ask, progress).await.map_err(RpcError::after_start)
     }
 
@@ -317,7 +322,7 @@ impl Context {
                 cx.outlet = progress;
                 cx.wire_id = None;
                 let call = Call::request(Method::of(ask.method()), params, cx);
-                // The stream of the caller's request is known by the key under which the call was received.
+                // The transport knows the stream of the caller's request by the key under which the call was received.
                 let received = self.received_as.unwrap_or(self.key);
                 let reply = peer.send(call.related(received)).await?;
                 match reply.as_body() {

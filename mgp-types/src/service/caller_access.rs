@@ -17,8 +17,8 @@ use crate::sync::Mutex;
 use crate::wire::{Payload, RpcError};
 
 /// A channel for questions to the caller of one logical call.
-// Not `async`: the question must be registered for this round when the method is called, not when
-// the future is first polled.
+// `ask` is not `async`, because the question must be registered for this round when `ask` is called, not when the
+// future is first polled.
 pub trait CallerChannel: Send + Sync {
     /// Asks a question; `key` identifies it within the call and must be the same in every round.
     fn ask(&self, key: &str, ask: CallerRequest) -> BoxFuture<'static, Result<Payload, RpcError>>;
@@ -26,32 +26,33 @@ pub trait CallerChannel: Send + Sync {
     /// Discards the answer to a question if the caller sent the answer before the question was asked.
     fn forget_early(&self, _key: &str) {}
 
-    /// Returns the value that the call stored under this key before the caller repeated it, if there is one.
+    /// Returns the value that an earlier round of the call stored under this key with [`keep`](Self::keep).
     fn kept(&self, _key: &str) -> Option<Payload> {
         None
     }
 
-    /// Stores a value, which [`kept`](Self::kept) returns when the caller repeats the call.
+    /// Stores a value for later rounds of the call, in which [`kept`](Self::kept) returns it.
     fn keep(&self, _key: &str, _value: &Payload) {}
 
-    /// Returns whether a reply of this round already asks the question with this key.
+    /// Returns whether this round has already returned the question with this key to the caller as its reply.
     fn has_asked(&self, _key: &str) -> bool {
         false
     }
 
-    /// Returns whether a reply of this round already asks any question. The round then ends without an answer to the
-    /// call, and the caller is expected to repeat the call.
+    /// Returns whether this round has already returned any questions to the caller as its reply. The call then has no
+    /// result yet, and the caller is expected to repeat it with the answers.
     fn has_suspended(&self) -> bool {
         false
     }
 
-    /// Returns whether a further question would reach the caller at once; `false` while an earlier question waits for
-    /// its answer, and after the call has ended.
+    /// Returns whether a further question would reach the caller at once. Returns `false` while an earlier question
+    /// waits for its answer, and after the call has ended.
     fn can_ask_now(&self) -> bool {
         true
     }
 
-    /// Removes the suspended questions, and returns them as the reply to the call; `None` if there are none.
+    /// Removes the questions that wait to be asked, and returns them as the reply to the call; `None` if there are
+    /// none.
     fn take_suspended(&self) -> Option<Reply> {
         None
     }
@@ -63,7 +64,7 @@ pub enum CallerAccess {
     /// The caller cannot be asked.
     #[default]
     Unavailable,
-    /// The caller is asked by a request on its own connection.
+    /// The caller is asked by a request that is sent to it on its own connection.
     Peer(Peer),
     /// The caller is asked through another channel, e.g. [`Rounds`] for a caller of 2026-07-28.
     Channel(Arc<dyn CallerChannel>),
@@ -135,7 +136,7 @@ pub struct RoundState {
 struct RoundData {
     state: RoundState,
     suspended: Vec<(String, CallerRequest)>,
-    /// The keys of the questions that this round returned to the caller.
+    /// The keys of the questions that this round has returned to the caller.
     asked: Vec<String>,
 }
 
@@ -146,7 +147,7 @@ impl Rounds {
         Self(Arc::new(Mutex::new(RoundData { state, ..RoundData::default() })))
     }
 
-    /// Returns the state for the next round.
+    /// Returns the state to pass to the next round.
     #[must_use]
     pub fn state(&self) -> RoundState {
         let round = self.0.lock();

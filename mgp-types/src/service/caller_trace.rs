@@ -13,7 +13,7 @@ const MAX_STATE_BYTES: usize = 8192;
 /// caller's span.
 #[derive(Clone, Debug)]
 pub struct CallerTrace {
-    /// The value `"00-TRACE-SPAN-FLAGS"`, as JSON and in lower case.
+    /// The value of `traceparent`, `"00-TRACE-SPAN-FLAGS"`, as JSON and in lower case.
     parent: Payload,
     state: Option<Payload>,
     baggage: Option<Payload>,
@@ -27,14 +27,15 @@ impl CallerTrace {
         let text = |member| {
             let json = params.meta_member(member)?;
             let is_text = json.starts_with('"') && json.len() <= MAX_STATE_BYTES;
-            // Copied, so that the context does not keep the buffer of a large call in memory.
+            // Copy the text, so that the context does not keep the received text of the call, which may be large, in
+            // memory.
             is_text.then(|| Payload::from_trusted(json.to_owned()))
         };
         let (state, baggage) = (text(MetaKey::Tracestate), text(MetaKey::Baggage));
         Some(Self { parent, state, baggage })
     }
 
-    /// Returns `traceparent` as JSON.
+    /// Returns the value of `traceparent`, as JSON.
     #[must_use]
     pub fn parent(&self) -> &Payload {
         &self.parent
@@ -58,13 +59,13 @@ impl CallerTrace {
         &self.parent.as_str()[54..56]
     }
 
-    /// Returns `tracestate` as JSON, if the caller sent it.
+    /// Returns the value of `tracestate`, as JSON, if the caller sent one.
     #[must_use]
     pub fn state(&self) -> Option<&Payload> {
         self.state.as_ref()
     }
 
-    /// Returns `baggage` as JSON, if the caller sent it.
+    /// Returns the value of `baggage`, as JSON, if the caller sent one.
     #[must_use]
     pub fn baggage(&self) -> Option<&Payload> {
         self.baggage.as_ref()
@@ -99,7 +100,7 @@ fn is_hex(text: &str, digits: usize) -> bool {
     text.len() == digits && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// Returns whether the text is an id. An id of zeros only means that there is none.
+/// Returns whether a text is the id of a trace or span. An id that consists of zeros is not valid.
 fn is_id(text: &str, digits: usize) -> bool {
     is_hex(text, digits) && text.bytes().any(|byte| byte != b'0')
 }

@@ -19,21 +19,21 @@ use std::sync::Arc;
 pub struct CredentialGrant {
     key: Option<Arc<str>>,
     permissions: Arc<[String]>,
-    good: Arc<dyn Fn() -> bool + Send + Sync>,
+    is_valid: Arc<dyn Fn() -> bool + Send + Sync>,
 }
 
 impl CredentialGrant {
-    /// Creates a grant from permissions or scopes. The function `good` must return whether the credentials are still
-    /// valid, without waiting.
+    /// Creates a grant from the permissions of an API key or the scopes of a token. The function `is_valid` must
+    /// return, without waiting, whether the credentials are still valid.
     #[must_use]
     pub fn new(
         permissions: impl IntoIterator<Item = impl Into<String>>,
-        good: impl Fn() -> bool + Send + Sync + 'static,
+        is_valid: impl Fn() -> bool + Send + Sync + 'static,
     ) -> Self {
         Self {
             key: None,
             permissions: permissions.into_iter().map(Into::into).collect(),
-            good: Arc::new(good),
+            is_valid: Arc::new(is_valid),
         }
     }
 
@@ -66,7 +66,7 @@ impl CredentialGrant {
     /// Returns whether the credentials are still valid, i.e. neither revoked nor expired.
     #[must_use]
     pub fn is_valid(&self) -> bool {
-        (self.good)()
+        (self.is_valid)()
     }
 }
 

@@ -15,7 +15,7 @@ impl Deadline {
         Self(None)
     }
 
-    /// Creates a deadline after this duration, counted from now.
+    /// Creates a deadline that passes when this time has passed from now on.
     #[must_use]
     pub fn after(time: Duration) -> Self {
         Self(Instant::now().checked_add(time))
@@ -30,13 +30,13 @@ impl Deadline {
         }
     }
 
-    /// Returns the instant, if there is one.
+    /// Returns the instant at which the deadline passes, if it ever passes.
     #[must_use]
     pub fn instant(self) -> Option<Instant> {
         self.0
     }
 
-    /// Returns the remaining time, if there is a deadline.
+    /// Returns the time that remains until the deadline, if it ever passes.
     #[must_use]
     pub fn remaining(self) -> Option<Duration> {
         self.0.map(|at| at.saturating_duration_since(Instant::now()))

@@ -6,7 +6,8 @@ use std::sync::Arc;
 /// A small map from a type to a value of that type; an empty map needs no allocation.
 #[derive(Clone, Default)]
 pub struct Extensions {
-    /// The first value, stored inline: most calls have at most one value, and the list would need an allocation.
+    /// The value that was inserted first. It is stored here, because most calls have at most one value, and the list
+    /// would need an allocation.
     first: Option<Value>,
     rest: Vec<Value>,
 }
@@ -32,13 +33,13 @@ impl Extensions {
         }
     }
 
-    /// Returns a reference to the value of a type.
+    /// Returns a reference to the value of type `T`, if there is one.
     #[must_use]
     pub fn get<T: Send + Sync + 'static>(&self) -> Option<&T> {
         self.find::<T>()?.downcast_ref()
     }
 
-    /// Returns a new `Arc` of the value of a type.
+    /// Returns a new `Arc` of the value of type `T`, if there is one.
     #[must_use]
     pub fn get_shared<T: Send + Sync + 'static>(&self) -> Option<Arc<T>> {
         Arc::clone(self.find::<T>()?).downcast().ok()

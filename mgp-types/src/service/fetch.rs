@@ -20,36 +20,36 @@ pub trait Fetch: Send + Sync + 'static {
     async fn fetch(&self, request: FetchRequest) -> Result<FetchResponse, FetchError>;
 }
 
-/// A shared [`Fetch`].
+/// A shared downloader; see [`Fetch`].
 pub type SharedFetch = Arc<dyn Fetch>;
 
-/// A request for a document.
+/// A request to download a document.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct FetchRequest {
-    /// `GET` or `POST`.
+    /// The HTTP method: `GET` or `POST`.
     pub method: &'static str,
-    /// The absolute URL.
+    /// The absolute URL of the document.
     pub url: String,
-    /// Headers, by lower-case name.
+    /// The headers to send, each with its name in lower case.
     pub headers: Vec<(Cow<'static, str>, String)>,
-    /// The body; empty for `GET`.
+    /// The body to send; empty for `GET`.
     pub body: Vec<u8>,
 }
 
-/// A response that was read to its end.
+/// The response to a request, read to its end.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct FetchResponse {
-    /// The status code.
+    /// The HTTP status code.
     pub status: u16,
-    /// Headers, by lower-case name, in the order received.
+    /// The headers in the order received, each with its name in lower case.
     pub headers: Vec<(String, String)>,
-    /// The body.
+    /// The body of the response.
     pub body: Vec<u8>,
 }
 
-/// The error of a failed download.
+/// The error of a download that failed or is not allowed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FetchError {
@@ -72,7 +72,7 @@ pub enum FetchError {
 }
 
 impl FetchError {
-    /// Hides the path of the URL, for URLs whose path may be a secret, as those of webhooks often are.
+    /// Hides the path of the URL in errors and logs. Used for URLs whose path may be a secret, e.g. those of webhooks.
     #[must_use]
     pub fn hiding_path(mut self) -> Self {
         let (Self::Forbidden { url, .. } | Self::Failed { url, .. }) = &mut self;
@@ -94,7 +94,7 @@ impl FetchRequest {
         Self { method: "POST", url: url.into(), headers: Vec::new(), body: body.into() }
     }
 
-    /// Adds a header.
+    /// Adds a header; its name must be in lower case.
     #[must_use]
     pub fn header(mut self, name: impl Into<Cow<'static, str>>, value: impl Into<String>) -> Self {
         self.headers.push((name.into(), value.into()));
@@ -116,7 +116,7 @@ impl FetchResponse {
     }
 }
 
-/// Omits the headers, the body and the query, which may contain secrets.
+/// Omits the headers, the body and the query of the URL, because they may contain secrets.
 impl fmt::Debug for FetchRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.method, shown_url(&self.url))

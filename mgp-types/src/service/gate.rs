@@ -34,7 +34,7 @@ where
     GateLayer(check)
 }
 
-/// Creates a layer from a closure that receives the call and the inner stack, and returns the reply.
+/// Creates a layer from a closure that receives each call together with the inner stack, and returns the reply.
 ///
 /// ```
 /// use mgp_types::service::{Router, Stack, around, mock};

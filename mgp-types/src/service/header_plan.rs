@@ -11,10 +11,10 @@ use crate::wire::{ErrorCode, RpcError};
 
 const ANNOTATION: &str = "x-mcp-header";
 
-/// Schema keywords whose values are data instead of schemas.
+/// The schema keywords whose values are data, so annotations in them are ignored.
 const DATA_KEYWORDS: [&str; 5] = ["const", "default", "enum", "example", "examples"];
 
-/// Schema keywords whose values map arbitrary names to schemas.
+/// The schema keywords whose values are objects with a schema for each name; the names are not keywords.
 const SCHEMA_MAP_KEYWORDS: [&str; 5] =
     ["$defs", "definitions", "dependentSchemas", "patternProperties", "properties"];
 
@@ -42,17 +42,17 @@ struct Mirrored {
     header: String,
 }
 
-/// The error of an invalid annotation in a schema.
+/// The error of a schema with an invalid `x-mcp-header` annotation.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HeaderPlanError {
-    /// The annotation is not a valid header name.
+    /// The annotation is a text that cannot be part of a header's name.
     #[error("the name `{0}` cannot be part of a header's name")]
     Name(String),
-    /// The annotation is not a string.
+    /// The annotation is not a text.
     #[error("the name of a header must be a string")]
     NoText,
-    /// Two arguments have the same header, ignoring case.
+    /// Two arguments have the same header; names of headers that differ only in case are the same.
     #[error("two arguments have the header `{0}`")]
     Twice(String),
     /// The argument is not a string, integer or boolean.
@@ -85,14 +85,14 @@ pub enum HeaderMismatch {
 }
 
 impl HeaderPlan {
-    /// Reads the annotations of an input schema.
+    /// Reads the annotations in the input schema of a tool.
     ///
     /// # Errors
     /// Returns the first invalid annotation; a client must not call such a tool over HTTP.
     pub fn of(schema: &RawObject) -> Result<Self, HeaderPlanError> {
         let text = schema.as_payload().as_str();
-        // Most schemas contain no annotation, and a text search is faster than parsing. With `\u` escapes, the name of
-        // an annotation could be written differently, so such a schema is parsed too.
+        // Parse only schemas that can contain an annotation: most have none, and a text search is faster. With `\u`
+        // escapes, the name of an annotation could be written differently, so such a schema is parsed too.
         if !text.contains(ANNOTATION) && !text.contains(r"\u") {
             return Ok(Self::default());
         }
@@ -114,7 +114,7 @@ impl HeaderPlan {
         self.0.is_empty()
     }
 
-    /// Returns the headers of a call with these arguments.
+    /// Returns the headers for a call of the tool with these arguments.
     ///
     /// Absent and null arguments get no header; neither do arguments that are objects or arrays.
     ///
@@ -147,12 +147,13 @@ impl HeaderPlan {
         Ok(headers)
     }
 
-    /// Compares the received headers with the arguments.
+    /// Compares the headers that were received with the arguments of the call.
     ///
     /// # Errors
     /// Returns the first difference.
     pub fn check(&self, arguments: &str, headers: &HeaderParams) -> Result<(), HeaderMismatch> {
-        // Arguments that are not valid JSON are refused by other code.
+        // Arguments that are not valid JSON have no headers to compare; the call is refused when its arguments are
+        // decoded.
         let Ok(arguments) = serde_json::from_str::<Value>(arguments) else { return Ok(()) };
         for Mirrored { path, header } in &self.0 {
             let mut values = headers.values(header);
@@ -239,7 +240,7 @@ fn find_stray(keyword: &str, value: &Value) -> Result<(), HeaderPlanError> {
         return Ok(());
     }
     match value {
-        // The keys of the map are names, not keywords.
+        // The names in this object are not keywords, so each value is examined like a schema.
         Value::Object(map) if SCHEMA_MAP_KEYWORDS.contains(&keyword) => {
             map.values().try_for_each(|value| find_stray("", value))
         }
@@ -254,8 +255,8 @@ fn find_stray(keyword: &str, value: &Value) -> Result<(), HeaderPlanError> {
     }
 }
 
-/// Returns whether a value of this type can be written to a header in exactly one way. The type can also allow `null`,
-/// because a null argument has no header.
+/// Returns whether a schema's `type` permits only values that can be written to a header in exactly one way. The type
+/// may also permit `null`, because a null argument has no header.
 fn is_primitive(kind: Option<&Value>) -> bool {
     let primitive = |kind: &Value| matches!(kind.as_str(), Some("string" | "integer" | "boolean"));
     match kind {
@@ -275,7 +276,7 @@ fn is_token(byte: u8) -> bool {
 
 // === Arguments ===
 
-/// Returns the value at a path; null counts as absent.
+/// Returns the argument at a path; `None` if it is absent or null.
 fn value_at<'a>(arguments: &'a Value, path: &[String]) -> Option<&'a Value> {
     let mut value = arguments;
     for name in path {
@@ -284,7 +285,8 @@ fn value_at<'a>(arguments: &'a Value, path: &[String]) -> Option<&'a Value> {
     (!value.is_null()).then_some(value)
 }
 
-/// Returns whether a decoded header equals an argument; numbers are compared by value, e.g. `1` equals `1.0`.
+/// Returns whether the decoded value of a header equals an argument. Numbers are compared by value, e.g. `1` equals
+/// `1.0`.
 fn equals(header: &str, argument: &Value) -> bool {
     match argument {
         Value::String(text) => header == text,

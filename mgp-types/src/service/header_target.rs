@@ -10,9 +10,9 @@ use crate::method::{
 /// The part of a request that `Mcp-Name` repeats; [`encode_header`](super::encode_header) encodes it for the header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HeaderTarget<'a> {
-    /// A tool, a prompt or a resource: the header is required.
+    /// The name or URI of a tool, a prompt or a resource; the header is required.
     Named(&'a str),
-    /// A task: the header is optional.
+    /// The id of a task; the header is optional.
     Task(String),
 }
 

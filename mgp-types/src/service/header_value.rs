@@ -11,7 +11,7 @@ use base64::engine::general_purpose::STANDARD;
 const MARKER_START: &str = "=?base64?";
 const MARKER_END: &str = "?=";
 
-/// Encodes a text as the value of a header.
+/// Encodes a text as the value of a header: unchanged if that is safe, else as Base64 between markers.
 ///
 /// ```
 /// use mgp_types::service::{decode_header, encode_header};
@@ -45,8 +45,8 @@ fn inside(value: &str) -> Option<&str> {
     value.strip_prefix(MARKER_START)?.strip_suffix(MARKER_END)
 }
 
-/// Returns whether a byte is visible ASCII or a space. A tab is excluded although HTTP allows it, because
-/// implementations treat it differently.
+/// Returns whether a byte is visible ASCII or a space, and can therefore be sent without Base64. A tab is excluded
+/// although HTTP allows it, because implementations treat it differently.
 fn is_plain(byte: u8) -> bool {
     matches!(byte, b' '..=b'~')
 }

@@ -1,5 +1,5 @@
-//! Hop-by-hop members of params, such as `_meta`: a peer that forwards a call removes the received ones and writes its
-//! own.
+//! The members of params that are valid only between two neighbouring peers (hop-by-hop members), e.g. `_meta`. A peer
+//! that forwards a call removes the received ones and writes its own.
 
 use std::borrow::Cow;
 
@@ -11,24 +11,24 @@ use crate::wire::Payload;
 const SENDER_MEMBERS: [&str; 3] =
     [key::PROTOCOL_VERSION, key::CLIENT_CAPABILITIES, key::CLIENT_INFO];
 
-/// The members that a peer adds to the params of a call it sends.
+/// The hop-by-hop members that a peer adds to the params of a call when it sends the call.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct HopMembers {
-    /// Members to add to `_meta`.
+    /// The members to add to `_meta`.
     pub meta: Vec<(Cow<'static, str>, Payload)>,
-    /// The member `_mgp`.
+    /// The value of the member `_mgp`.
     pub mgp: Option<Payload>,
-    /// The member `trace_id`.
+    /// The value of the member `trace_id`.
     pub trace_id: Option<Payload>,
-    /// The member `inputResponses`.
+    /// The value of the member `inputResponses`, with the answers of this side to the callee's questions.
     pub input_responses: Option<Payload>,
-    /// The member `requestState`, as a JSON string.
+    /// The value of the member `requestState`, as a JSON string.
     pub request_state: Option<Payload>,
 }
 
 impl HopMembers {
-    /// Creates a value that adds no members.
+    /// Creates a value that adds no members to a call.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -40,7 +40,7 @@ impl HopMembers {
         }
     }
 
-    /// Returns a copy with only the members that describe the sender, for further requests of the same sender.
+    /// Returns a copy with only the members that identify the sender, for further requests of the same sender.
     #[must_use]
     pub fn sender_members(&self) -> Self {
         let members = self.meta.iter().filter(|(name, _)| SENDER_MEMBERS.contains(&&**name));
@@ -65,16 +65,15 @@ pub(super) fn merge_meta(
     original: Option<&str>,
     more: &[(Cow<'static, str>, Payload)],
 ) {
-    let text = original;
-    let original = text
+    let members = original
         .and_then(|text| serde_json::from_str::<Members<'_>>(text).ok())
-        .map_or(Vec::new(), |m| m.0);
-    let kept = original.iter().filter(|(key, _)| !more.iter().any(|(own, _)| own == key));
+        .map_or(Vec::new(), |members| members.0);
+    let kept = members.iter().filter(|(key, _)| !more.iter().any(|(own, _)| own == key));
     let all = kept
         .map(|(key, value)| (&**key, value.get()))
         .chain(more.iter().map(|(key, value)| (&**key, value.as_str())));
     let room: usize = more.iter().map(|(key, value)| key.len() + value.as_str().len() + 4).sum();
-    out.reserve(room + text.map_or(0, str::len) + 2);
+    out.reserve(room + original.map_or(0, str::len) + 2);
     let mut before = b'{';
     for (key, value) in all {
         out.push(std::mem::replace(&mut before, b','));

@@ -21,10 +21,10 @@ pub enum HttpFailure {
     /// The server encoded its response, e.g. compressed it, although it was not asked to.
     #[error("the response is encoded")]
     Encoded,
-    /// The server responded with this status, without a JSON-RPC error.
+    /// The server responded with this HTTP status, and the response contains no JSON-RPC error.
     #[error("HTTP status {0}")]
     Status(u16),
-    /// The server responded with this status and a JSON-RPC error.
+    /// The server responded with this HTTP status, and the response contains a JSON-RPC error.
     #[error("HTTP status {0} with a JSON-RPC error")]
     StatusWithError(u16),
 }
@@ -36,7 +36,7 @@ impl HttpFailure {
         error.source()?.downcast_ref().copied()
     }
 
-    /// Returns the status with which the request failed, if there was one.
+    /// Returns the HTTP status with which the request failed; `None` if the failure has no status.
     #[must_use]
     pub fn status(self) -> Option<u16> {
         match self {

@@ -27,11 +27,11 @@ pub struct JoinedContent(Vec<Part>);
 #[derive(Clone, Debug, PartialEq)]
 enum Part {
     Text(String),
-    /// A block of another kind, or a text block that has further members.
+    /// A content block that is not joined with its neighbours: it is not a text, or a text block with further members.
     Block(Payload),
 }
 
-/// A text block without further members.
+/// The form of a text block without further members.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct PlainText<'a> {
@@ -42,7 +42,7 @@ struct PlainText<'a> {
 }
 
 impl JoinedContent {
-    /// Appends a content block.
+    /// Appends a content block; a plain text is joined to the text before it.
     pub fn push(&mut self, block: &Payload) {
         if let Some(text) = ContentBlock::plain_text(block) {
             return self.push_text(&text);
@@ -53,7 +53,7 @@ impl JoinedContent {
         }
     }
 
-    /// Appends a text.
+    /// Appends a plain text, which is joined to the text before it.
     pub fn push_text(&mut self, text: &str) {
         match self.0.last_mut() {
             Some(Part::Text(before)) => before.push_str(text),
@@ -68,13 +68,13 @@ impl JoinedContent {
         self.0.is_empty()
     }
 
-    /// Returns the content as blocks.
+    /// Returns the content as content blocks.
     #[must_use]
     pub fn to_blocks(&self) -> Vec<Payload> {
         self.0.iter().map(Part::to_block).collect()
     }
 
-    /// Returns the blocks that `whole` contains after this content; `None` if `whole` does not begin with this content.
+    /// Returns the blocks that follow this content in `whole`; `None` if `whole` does not begin with this content.
     #[must_use]
     pub fn rest_of(&self, whole: &Self) -> Option<Vec<Payload>> {
         let Some((last, before)) = self.0.split_last() else { return Some(whole.to_blocks()) };

@@ -16,8 +16,9 @@ const PREFIX: &str = "call-";
 #[derive(Clone, Copy, Debug)]
 pub struct TraceSpan(pub u64);
 
-/// A random number of this process. Spans of several processes, and of a process that was started again, can be in one
-/// trace, and must have different ids there. Its highest bit is set, so that no id of a span is zero.
+/// A random number of this process, which makes its span ids differ from those of other processes: the spans of several
+/// processes, also of an earlier run of this program, can be in one trace. The highest bit is set, so that no span id
+/// is zero.
 static PROCESS: LazyLock<u64> = LazyLock::new(|| fastrand::u64(..) | (1 << 63));
 
 impl TraceSpan {
@@ -28,7 +29,7 @@ impl TraceSpan {
     }
 }
 
-/// The key of a call in this process; never reused, never sent.
+/// The key of a call in this process. It is never used for another call, and never sent to a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CallKey(u64);
 
@@ -40,7 +41,7 @@ impl CallKey {
         Self(NEXT.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Returns the key as text, e.g. to name a logical call after its first round.
+    /// Returns the key as text, e.g. as the id of a logical call, which is named after its first round.
     ///
     /// Formats the text by hand, because every call through a kernel needs it, and `format!` takes three times as long.
     #[must_use]
@@ -51,7 +52,7 @@ impl CallKey {
         ByteString::try_from([PREFIX.as_bytes(), digits].concat()).unwrap_or_default()
     }
 
-    /// Returns the number.
+    /// Returns the key as a number.
     #[must_use]
     pub const fn as_u64(self) -> u64 {
         self.0

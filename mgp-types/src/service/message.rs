@@ -16,37 +16,37 @@ use crate::wire::{Id, Payload, RpcError};
 pub use self::cut::CutMessage;
 pub use self::write::{write_answer, write_call};
 
-/// A received message.
+/// A JSON-RPC message that was received.
 #[derive(Debug)]
 pub enum Message {
     /// A request; the answer must repeat its id.
     Request {
-        /// The id.
+        /// The id of the request.
         id: Id,
-        /// The method.
+        /// The method of the request.
         method: Method,
-        /// The parameters.
+        /// The parameters of the request.
         params: Params,
     },
     /// A notification, never answered.
     Notification {
-        /// The method.
+        /// The method of the notification.
         method: Method,
-        /// The parameters.
+        /// The parameters of the notification.
         params: Params,
     },
     /// A response to a request that this side sent.
     Response {
         /// The id of the answered request; `None` if the peer could not read that id.
         id: Option<Id>,
-        /// The result or the error.
+        /// The result of the request, or its error.
         outcome: Result<Payload, RpcError>,
     },
     /// The messages of a JSON array (2025-03-26 only), not parsed yet.
     Batch(Vec<ByteString>),
 }
 
-/// The error for text that is not a valid message, with the answer to send.
+/// The error for a text that is not a valid message, with the answer that must be sent for it.
 #[derive(Debug)]
 pub struct InvalidMessage {
     /// The id that the error response must repeat, if it could be read.
@@ -72,7 +72,8 @@ impl Message {
         Self::parse_line(line).map_err(|(invalid, _)| invalid)
     }
 
-    /// Parses one line as a message, as [`parse`](Self::parse) does, and returns the line if it is not a message.
+    /// Parses one line as a message, as [`parse`](Self::parse) does. If the line is not a valid message, also returns
+    /// the line.
     ///
     /// # Errors
     /// Returns the error to answer with, and the line, if the text is not a valid message.
@@ -80,8 +81,8 @@ impl Message {
         Self::parse_with(line, NullParams::Refused)
     }
 
-    /// Parses one line of a server as a message, as [`parse_line`](Self::parse_line) does. A request may have `null` as
-    /// its params, as some servers write it; it has no params then.
+    /// Parses one line that a server sent, as [`parse_line`](Self::parse_line) does. In contrast, a request may have
+    /// `null` as its params, as some servers write it; the request then has no params.
     ///
     /// # Errors
     /// Returns the error to answer with, and the line, if the text is not a valid message.
@@ -98,7 +99,8 @@ impl Message {
         let is_replaced = line.as_ptr() != start;
         let mut envelope = Envelope::default();
         let parsed = match envelope.read(&line) {
-            // The sender would not recognize an answer to another id than its own.
+            // The id contained a lone surrogate, which was replaced. An answer with the changed id would not be
+            // recognized by the sender, so refuse the message.
             Ok(()) if is_replaced && envelope.has_replaced_id() => Err(envelope.refused_id()),
             Ok(()) => envelope.interpret(&line, null_params),
             Err(why) => match envelope.unreadable_response(&why) {
@@ -108,7 +110,7 @@ impl Message {
         };
         match parsed {
             Ok(Parsed::Message(message)) => Ok(message),
-            // Moves `line` into the params, because sharing it would need an allocation.
+            // Move `line` into the params: sharing it would need an allocation.
             Ok(Parsed::Call { id, method, parts }) => {
                 let params = Params::of_parts(line, parts);
                 Ok(match id {

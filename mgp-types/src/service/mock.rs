@@ -8,11 +8,11 @@ use super::{
 use crate::sync::Mutex;
 use crate::wire::{Id, Payload, RpcError};
 
-/// A client that calls a stack as a transport would.
+/// A client for tests, which calls a stack as a transport would.
 #[derive(Debug)]
 pub struct Client {
     stack: Stack,
-    /// The context that is cloned for each call; tests set its caller, peer, outlet and other fields.
+    /// The context that is cloned for each call. A test can set its caller, peer, outlet and other fields.
     pub cx: Context,
     next_id: i64,
 }
@@ -65,7 +65,7 @@ impl Client {
     }
 }
 
-/// A peer that records the calls it receives, and answers them with a stack.
+/// A peer that records the calls it receives, and passes them to a stack, which answers them.
 #[derive(Clone, Debug)]
 pub struct MockPeer {
     received: Arc<Mutex<Vec<Call>>>,
@@ -85,7 +85,7 @@ impl MockPeer {
         Peer::new(Arc::new(self.clone()))
     }
 
-    /// Returns the received calls.
+    /// Returns the calls that the peer has received.
     #[must_use]
     pub fn received(&self) -> Vec<Call> {
         self.received.lock().clone()

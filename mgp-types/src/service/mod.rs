@@ -111,5 +111,5 @@ pub use visibility::{AllVisible, Hidden, Visibility, visibility};
 pub use wait_mark::WaitMark;
 pub use wire_rules::WireRules;
 
-/// A boxed future.
+/// A boxed future that can be sent to other threads.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

@@ -10,7 +10,8 @@ use crate::mcp::{ContentBlock, ProgressParams};
 use crate::record::{MAX_EXACT, Number};
 use crate::wire::{Id, Payload, RpcError};
 
-/// The channel for partial results of a call. A forwarded call keeps its outlet.
+/// The channel on which a running call sends partial results to its caller. A call that is forwarded to another server
+/// keeps its outlet.
 ///
 /// ```
 /// use std::sync::{Arc, Mutex};
@@ -47,19 +48,19 @@ pub enum OutletItem {
     Chunk(Chunk),
     /// The progress of the call (§12.6).
     Progress(Progress),
-    /// Params of `notifications/message`.
+    /// A log message, as the params of `notifications/message`.
     Log(Payload),
-    /// Params of `notifications/mgp.event` (§13.3).
+    /// An event, as the params of `notifications/mgp.event` (§13.3).
     Event(Payload),
-    /// Params of `notifications/mgp.callback.request` (§13.4).
+    /// A callback, as the params of `notifications/mgp.callback.request` (§13.4).
     Callback(Payload),
 }
 
-/// A piece of the result of a running call.
+/// A piece of the result of a running call, sent before the result itself.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Chunk {
-    /// One content block as JSON.
+    /// The content of the chunk: one content block as JSON.
     pub content: Payload,
     /// `true` if no other chunk of the call follows. A call can also end without such a chunk.
     pub done: bool,
@@ -81,20 +82,20 @@ pub enum OutletItemKind {
     Callback,
 }
 
-/// The progress of a call.
+/// The progress of a running call.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Progress {
-    /// The number of units done.
+    /// The number of units of work that are done.
     pub progress: f64,
-    /// The total number of units, if known.
+    /// The total number of units of work, if known.
     pub total: Option<f64>,
-    /// A description for the user.
+    /// A description of the current step for the user.
     pub message: Option<String>,
     /// The estimated remaining time, in milliseconds (§12.6).
     pub estimated_remaining_ms: Option<u64>,
 }
 
-/// The error when the consumer no longer accepts items; the sender should stop.
+/// The error of sending an item to a consumer that no longer accepts items. The sender should stop its work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the consumer of partial results is gone")]
 pub struct ConsumerGone;
@@ -105,8 +106,8 @@ impl From<ConsumerGone> for RpcError {
     }
 }
 
-/// A consumer of the items of one call; a layer can wrap it to observe them.
-// Not `async`: this way a wrapping layer can return the boxed future of the inner sink unchanged.
+/// A consumer of the items of one call. A layer can wrap it in its own consumer to observe the items.
+// `send` is not `async`, so that a layer that wraps a sink can return the boxed future of the inner sink unchanged.
 pub trait Sink: Send + Sync {
     /// Consumes an item. Waits while the consumer is slow; the implementation bounds the wait.
     ///
@@ -127,14 +128,14 @@ impl Chunk {
         Self { content, done: false }
     }
 
-    /// Creates a chunk of text.
+    /// Creates a chunk whose content is a text block.
     #[must_use]
     pub fn text(text: &str) -> Self {
         let mut block = Vec::with_capacity(ContentBlock::TEXT_PREFIX.len() + text.len() + 3);
         block.extend_from_slice(ContentBlock::TEXT_PREFIX.as_bytes());
         write_text(&mut block, text);
         block.push(b'}');
-        // JSON of a text is UTF-8; the empty object is only a fallback.
+        // Cannot fail: JSON is UTF-8. The empty object is only a fallback.
         let block = String::from_utf8(block).map(Payload::from_trusted);
         Self::new(block.unwrap_or_else(|_| Payload::empty_object()))
     }
@@ -158,7 +159,8 @@ impl Progress {
     }
 }
 
-/// Converts a float; a whole number is written as `1`, because some peers read whole numbers only.
+/// Converts a float to a JSON number. A whole number is written as `1` instead of `1.0`, because some peers accept only
+/// integers.
 #[expect(clippy::cast_possible_truncation, reason = "the number is whole, and at most 2^53")]
 fn whole_or_float(number: f64) -> Number {
     if number.fract() == 0.0 && number.abs() <= MAX_EXACT {
@@ -168,13 +170,13 @@ fn whole_or_float(number: f64) -> Number {
 }
 
 impl OutletItem {
-    /// Creates a chunk of text.
+    /// Creates an item that is a chunk of text.
     #[must_use]
     pub fn text(text: &str) -> Self {
         Self::Chunk(Chunk::text(text))
     }
 
-    /// Creates a chunk from a content block as JSON.
+    /// Creates an item that is a chunk with a content block in JSON.
     #[must_use]
     pub const fn chunk(content: Payload) -> Self {
         Self::Chunk(Chunk::new(content))
@@ -194,7 +196,7 @@ impl OutletItem {
 }
 
 impl Outlet {
-    /// Creates an outlet to a sink.
+    /// Creates an outlet that sends its items to a sink.
     #[must_use]
     pub fn new(sink: Arc<dyn Sink>) -> Self {
         Self(Some(sink))
@@ -294,7 +296,7 @@ impl Outlet {
         self.send(OutletItem::Progress(step)).await
     }
 
-    /// Returns whether items of a kind are accepted.
+    /// Returns whether the outlet's sink accepts items of a kind.
     #[must_use]
     pub fn wants(&self, kind: OutletItemKind) -> bool {
         self.0.as_ref().is_some_and(|sink| sink.wants(kind))

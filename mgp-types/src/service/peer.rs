@@ -1,4 +1,4 @@
-//! The other end of a connection, as a service.
+//! The peer at the other end of a connection, as a service to which calls can be sent.
 
 use std::sync::Arc;
 use std::task::{Context as Task, Poll};
@@ -8,8 +8,9 @@ use tower_service::Service;
 use super::{BoxFuture, Call, CallKey, CallRecord, Context, Reply, Scope};
 use crate::wire::{Id, RpcError};
 
-/// A connection as layers see it: object safe, free of I/O types, easy to mock.
-// Not `async`: `send` must queue the call before it returns, so that calls keep their order.
+/// A connection as layers use it. The trait is object safe and free of I/O types, so that tests can implement it
+/// easily.
+// `send` is not `async`, because it must queue the call before it returns, so that calls keep their order.
 pub trait Link: Send + Sync + 'static {
     /// Sends a call. The future of a request completes with the answer, the future of a notification when the
     /// notification has been sent.
@@ -17,12 +18,13 @@ pub trait Link: Send + Sync + 'static {
     /// Dropping the future of a request cancels the request at the peer.
     fn send(&self, call: Call) -> BoxFuture<'static, Result<Reply, RpcError>>;
 
-    /// Returns the outgoing request with this wire id or progress token, to which a message from the peer refers.
+    /// Returns the request that this side sent with this wire id or progress token and that the peer has not answered;
+    /// a message from the peer refers to it.
     fn in_flight(&self, _id: &Id) -> Option<InFlight> {
         None
     }
 
-    /// Returns all outgoing requests that the peer has not answered, oldest first.
+    /// Returns all requests that this side sent and that the peer has not answered, oldest first.
     fn all_in_flight(&self) -> Vec<InFlight> {
         Vec::new()
     }
@@ -36,25 +38,26 @@ pub trait Link: Send + Sync + 'static {
     /// that contains the reason.
     fn close(&self, _reason: &str) {}
 
-    /// Ends the stream on which this side answers a call of the peer, if the peer can resume the stream. Returns
-    /// whether it ended the stream.
+    /// Ends the stream on which this side answers a call of the peer, if the peer can resume the stream later. Returns
+    /// whether the stream was ended.
     fn end_stream(&self, _call: CallKey) -> bool {
         false
     }
 }
 
-/// An outgoing request that the peer has not answered.
+/// A request that this side sent and that the peer has not answered yet.
 #[derive(Clone, Debug)]
 pub struct InFlight {
-    /// The wire id, used to cancel the request.
+    /// The wire id of the request, with which it can be cancelled.
     pub id: Id,
     /// The context of the request, e.g. its principal, its output for partial results, and how to ask its caller.
     pub cx: Context,
-    /// The queue for partial results, which arrive in order before the answer.
+    /// The queue for the call's partial results, which arrive in order before the answer.
     pub inbox: Inbox,
 }
 
-/// A bounded queue from the read loop to the consumer of a call's partial results.
+/// A bounded queue for the partial results of a call, from the loop that reads the connection to the consumer of the
+/// results.
 #[derive(Clone)]
 pub struct Inbox(Arc<dyn ItemReceiver>);
 
@@ -64,10 +67,10 @@ pub trait ItemReceiver: Send + Sync {
     fn push(&self, item: super::OutletItem) -> QueueRoom;
 }
 
-/// The room that is left in an [`Inbox`] after a push.
+/// The amount of room that is left in an [`Inbox`] after an item was pushed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueueRoom {
-    /// There is room.
+    /// There is enough room for more items.
     Free,
     /// The queue is filled above its high-water mark; a peer that supports pacing should be asked to send more slowly.
     High,
@@ -76,13 +79,13 @@ pub enum QueueRoom {
 }
 
 impl Inbox {
-    /// Creates an inbox that passes its items to `slot`.
+    /// Creates an inbox that passes its items to a receiver.
     #[must_use]
-    pub fn new(slot: Arc<dyn ItemReceiver>) -> Self {
-        Self(slot)
+    pub fn new(receiver: Arc<dyn ItemReceiver>) -> Self {
+        Self(receiver)
     }
 
-    /// Adds an item without waiting.
+    /// Adds an item to the queue without waiting.
     #[must_use]
     pub fn push(&self, item: super::OutletItem) -> QueueRoom {
         self.0.push(item)
@@ -118,7 +121,7 @@ impl Peer {
         Self(Arc::new(NoLink))
     }
 
-    /// Sends a call; marks a tool call as executed in its audit record.
+    /// Sends a call. If it is a tool call, marks it as executed in its audit records.
     #[must_use]
     pub fn send(&self, call: Call) -> BoxFuture<'static, Result<Reply, RpcError>> {
         if call.tool().is_some() {
@@ -127,13 +130,13 @@ impl Peer {
         self.0.send(call)
     }
 
-    /// Returns the outgoing request with this wire id or progress token.
+    /// Returns the unanswered request that this side sent with this wire id or progress token.
     #[must_use]
     pub fn in_flight(&self, id: &Id) -> Option<InFlight> {
         self.0.in_flight(id)
     }
 
-    /// Returns all unanswered outgoing requests, oldest first.
+    /// Returns all unanswered requests that this side sent, oldest first.
     #[must_use]
     pub fn all_in_flight(&self) -> Vec<InFlight> {
         self.0.all_in_flight()
@@ -166,7 +169,7 @@ impl Peer {
     }
 }
 
-/// Returns the error for a call that was not sent, because the connection is closed.
+/// Returns the error for a call that was not sent, because its connection is closed; `why` is the reason.
 #[must_use]
 pub fn connection_closed(why: &str) -> RpcError {
     RpcError::new(crate::wire::ErrorCode::SERVER_NOT_READY, format!("connection closed: {why}"))
@@ -181,9 +184,7 @@ pub fn connection_closed(why: &str) -> RpcError {
 pub fn connection_lost(why: &str) -> RpcError {
     let error = connection_closed(why).because(Lost);
     let Some(hints) = error.as_recovery().cloned() else { return error };
-    let mut details = crate::Object::new();
-    details.insert("started", crate::Payload::from_trusted("true"));
-    error.recovery(hints.no_retry().details(details))
+    error.recovery(hints.no_retry()).after_start()
 }
 
 /// Returns whether this process created the error with [`connection_lost`]; an error from a peer never matches.

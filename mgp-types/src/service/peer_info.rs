@@ -13,15 +13,15 @@ use crate::mgp::{Extension, ExtensionSet, MgpVersion, TrustLevel};
 pub struct PeerInfo {
     /// The era of the revision: legacy (up to 2025-11-25) or modern (2026-07-28).
     pub era: Era,
-    /// The MCP revision.
+    /// The MCP revision that was negotiated, or that the peer used.
     pub revision: Revision,
     /// The MGP extensions that both sides offered; `None` if MGP was not negotiated.
     pub mgp: Option<ExtensionSet>,
     /// The MGP version that the peer sent.
     pub mgp_version: Option<MgpVersion>,
-    /// The name and version that the peer sent.
+    /// The name and version of the peer, as it sent them.
     pub info: Option<Payload>,
-    /// The capabilities that the peer sent.
+    /// The capabilities of the peer, as it sent them.
     pub capabilities: Option<Payload>,
     /// The instructions that a server sent for the model.
     pub instructions: Option<String>,
@@ -31,7 +31,7 @@ pub struct PeerInfo {
     pub claimed_trust_level: Option<TrustLevel>,
     /// The permissions that the peer claims to need (§2.3).
     pub permissions_required: Vec<String>,
-    /// The kinds of requests that the peer accepts.
+    /// The kinds of requests that the peer accepts if it is a client.
     pub accepts: AcceptedRequests,
     /// `true` if the peer is a client that shows the pages of tools (MCP Apps).
     pub shows_apps: bool,
@@ -40,20 +40,20 @@ pub struct PeerInfo {
     pub asks_in_rounds: bool,
 }
 
-/// The kinds of requests that a client accepts.
+/// The kinds of requests that a client accepts from a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AcceptedRequests {
-    /// `elicitation/create`.
+    /// `true` if the client accepts `elicitation/create`.
     pub elicitation: bool,
-    /// `sampling/createMessage`.
+    /// `true` if the client accepts `sampling/createMessage`.
     pub sampling: bool,
-    /// `roots/list`.
+    /// `true` if the client accepts `roots/list`.
     pub roots: bool,
 }
 
 impl AcceptedRequests {
-    /// Reads the capabilities of a client.
+    /// Reads from the capabilities of a client which requests it accepts.
     #[must_use]
     pub fn from_capabilities(capabilities: &ClientCapabilities) -> Self {
         Self {
@@ -70,7 +70,8 @@ impl AcceptedRequests {
             "elicitation/create" => self.elicitation,
             "sampling/createMessage" => self.sampling,
             "roots/list" => self.roots,
-            // Other kinds of questions, such as callbacks, are checked by the code that asks them.
+            // Accept other kinds of questions, such as callbacks: the code that asks them checks whether the client
+            // accepts them.
             _ => true,
         }
     }
@@ -89,7 +90,7 @@ impl Default for PeerInfo {
 }
 
 impl PeerInfo {
-    /// Creates the description of a peer that supports an MCP revision and nothing else.
+    /// Creates the description of a peer that supports an MCP revision, and neither MGP nor optional capabilities.
     #[must_use]
     pub fn new(revision: Revision) -> Self {
         Self {
@@ -109,7 +110,7 @@ impl PeerInfo {
         }
     }
 
-    /// Returns the description that is used before the negotiation.
+    /// Returns the description that a connection has before the negotiation.
     #[must_use]
     pub fn none() -> Arc<Self> {
         static NONE: LazyLock<Arc<PeerInfo>> = LazyLock::new(Arc::default);
@@ -131,7 +132,7 @@ impl PeerInfo {
         cursor.filter(|cursor| self.era != Era::Legacy || !cursor.is_empty())
     }
 
-    /// Returns whether MGP was negotiated.
+    /// Returns whether MGP was negotiated with this peer.
     #[must_use]
     pub fn supports_mgp(&self) -> bool {
         self.mgp.is_some()

@@ -6,7 +6,7 @@ use tokio::sync::watch;
 use super::{Context, ServerId};
 use crate::mgp::{Permission, PermissionDecision};
 
-/// The authority that decides about the permissions of servers.
+/// The authority that decides which of the permissions that servers request are granted.
 ///
 /// The code that connects to a server requests the decisions from this authority, and sends them to the server. The
 /// layer that guards calls applies the same decisions.
@@ -37,7 +37,7 @@ pub trait PermissionAuthority: Send + Sync {
         true
     }
 
-    /// Returns the current decisions for a server, without asking an operator.
+    /// Returns the decisions that currently apply to a server, without asking an operator.
     fn standing(&self, cx: &Context, server: &ServerId) -> PermissionDecision;
 
     /// Returns a receiver that is notified when a permission is granted, is revoked or expires.

@@ -55,7 +55,7 @@ macro_rules! name_newtype {
 }
 
 name_newtype!(
-    /// The tenant of a principal; it is part of every storage key.
+    /// The name of the tenant to which a principal belongs; it is part of every storage key.
     TenantId
 );
 name_newtype!(
@@ -63,7 +63,7 @@ name_newtype!(
     Subject
 );
 name_newtype!(
-    /// The agent through which a subject acts.
+    /// The name of the agent through which a subject acts.
     AgentId
 );
 name_newtype!(
@@ -94,7 +94,7 @@ pub struct Principal {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PeerProcess {
-    /// The process id at the time of the connection.
+    /// The id of the process when it connected.
     pub pid: u32,
     /// The path of the process's program, if it can be read.
     pub program: Option<String>,
@@ -102,7 +102,7 @@ pub struct PeerProcess {
     pub parent: Option<String>,
 }
 
-#[derive(PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 struct Identity {
     tenant: TenantId,
     subject: Subject,
@@ -151,13 +151,8 @@ impl Principal {
     /// Returns a copy of the principal that acts through an agent.
     #[must_use]
     pub fn agent(&self, agent: impl Into<AgentId>) -> Self {
-        let Identity { tenant, subject, authority, .. } = &*self.identity;
-        let identity = Identity {
-            tenant: tenant.clone(),
-            subject: subject.clone(),
-            agent: Some(agent.into()),
-            authority: *authority,
-        };
+        let agent = Some(agent.into());
+        let identity = Identity { agent, ..Identity::clone(&self.identity) };
         Self { identity: Arc::new(identity), process: self.process.clone() }
     }
 
@@ -172,14 +167,9 @@ impl Principal {
     /// ```
     #[must_use]
     pub fn operator(&self) -> Self {
-        let Identity { tenant, subject, agent, .. } = &*self.identity;
-        let is_local = *tenant == Self::local().identity.tenant;
-        let identity = Identity {
-            tenant: tenant.clone(),
-            subject: subject.clone(),
-            agent: agent.clone(),
-            authority: if is_local { Authority::Operator } else { Authority::TenantOperator },
-        };
+        let is_local = self.tenant() == Self::local().tenant();
+        let authority = if is_local { Authority::Operator } else { Authority::TenantOperator };
+        let identity = Identity { authority, ..Identity::clone(&self.identity) };
         Self { identity: Arc::new(identity), process: self.process.clone() }
     }
 
@@ -195,13 +185,13 @@ impl Principal {
         self.process.as_deref()
     }
 
-    /// Returns the tenant.
+    /// Returns the tenant of the principal.
     #[must_use]
     pub fn tenant(&self) -> &TenantId {
         &self.identity.tenant
     }
 
-    /// Returns the subject.
+    /// Returns the subject of the principal.
     #[must_use]
     pub fn subject(&self) -> &Subject {
         &self.identity.subject
@@ -213,7 +203,8 @@ impl Principal {
         self.identity.agent.as_ref()
     }
 
-    /// Returns the name by which rules and records refer to the principal: its agent, else its subject.
+    /// Returns the name by which access rules and audit records refer to the principal: that of its agent, else of its
+    /// subject.
     #[must_use]
     pub fn name(&self) -> &str {
         self.as_agent().map_or(self.subject().as_str(), AgentId::as_str)

@@ -7,6 +7,7 @@ use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
+use super::write::write_text;
 use crate::record::{Key, Object, text_of};
 use crate::wire::Payload;
 
@@ -30,14 +31,14 @@ impl CallerRequest {
         &self.method
     }
 
-    /// Returns the params.
+    /// Returns the params with which the question is asked.
     #[must_use]
     pub fn params(&self) -> &Payload {
         &self.params
     }
 }
 
-/// Questions that must be answered before the call can complete.
+/// The result of a call that can only complete after the caller has answered questions.
 #[derive(Clone, Debug)]
 pub struct InputRequired {
     /// The questions, each with the key under which the caller returns the answer.
@@ -58,7 +59,7 @@ impl InputRequired {
             if index > 0 {
                 out.push(b',');
             }
-            out.extend_from_slice(serde_json::to_string(key).unwrap_or_default().as_bytes());
+            write_text(out, key);
             out.push(b':');
             let question = Question { method: ask.method(), params: ask.params() };
             out.extend_from_slice(serde_json::to_string(&question).unwrap_or_default().as_bytes());
@@ -66,13 +67,13 @@ impl InputRequired {
         out.push(b'}');
         if let Some(state) = &self.state {
             out.extend_from_slice(br#","requestState":"#);
-            out.extend_from_slice(serde_json::to_string(state).unwrap_or_default().as_bytes());
+            write_text(out, state);
         }
         out.push(b'}');
     }
 
     /// Reads a result that asks for input; returns `None` for other kinds of results. The questions keep their order,
-    /// in which a person is asked.
+    /// because a person is asked in this order.
     #[must_use]
     pub fn read(result: &Payload) -> Option<Self> {
         #[derive(serde::Deserialize)]
@@ -101,7 +102,7 @@ impl InputRequired {
     }
 }
 
-/// The beginning of almost all results.
+/// The beginning of the text of almost all results.
 const LEADING: &str = r#"{"resultType":""#;
 
 /// Returns the `resultType` of a result, if it has one.
@@ -123,24 +124,24 @@ pub fn result_type(result: &Payload) -> Option<String> {
     }
 }
 
-/// Returns whether a text search shows that a result is complete; needs no parse. Returns `false` if only a parse can
-/// decide.
+/// Returns whether a text search already shows that a result is complete, so that it need not be parsed. Returns
+/// `false` if only parsing can decide it.
 #[must_use]
 pub fn is_clearly_complete(result: &str) -> bool {
     let rest = result.strip_prefix(r#"{"resultType":"complete""#).unwrap_or(result);
     !may_name_result_type(rest)
 }
 
-/// Returns whether a text might contain the member `resultType`; its name can be written with escapes.
+/// Returns whether a text might contain the member `resultType`, whose name can also be written with escapes.
 fn may_name_result_type(text: &str) -> bool {
-    // The escapes of its letters begin with one of these; most escapes in results (of other letters, control characters
-    // and HTML) do not.
+    // Escapes of the letters in the name begin with one of these texts. Most escapes in results, of control characters
+    // and HTML, do not.
     let may_be_escape = |part: &str| text.contains(part);
     text.contains("\"resultType\"")
         || text.contains(r"\u00") && [r"\u005", r"\u006", r"\u007"].into_iter().any(may_be_escape)
 }
 
-/// The values of all members `resultType` of a result; of different values, the first two.
+/// The different values of all members `resultType` of a result; at most the first two are kept.
 struct ResultTypes(Vec<String>);
 
 impl<'de> Deserialize<'de> for ResultTypes {
@@ -178,12 +179,12 @@ impl<'de> Deserialize<'de> for ResultTypes {
     }
 }
 
-/// Returns the `resultType` of a result if it is the first member and has no escapes, which is the
-/// usual form; needs no parse.
+/// Returns the `resultType` of a result if it is the first member and its value has no escapes, which is the usual
+/// form. Does not parse the result.
 #[must_use]
 pub fn leading_result_type(result: &str) -> Option<&str> {
     let rest = result.strip_prefix(LEADING)?;
-    // The kind of almost all results, which needs no search.
+    // Almost all results have this type, which needs no search for the closing quote.
     if rest.starts_with("complete\"") {
         return Some("complete");
     }

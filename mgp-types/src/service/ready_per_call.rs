@@ -11,8 +11,8 @@ use tower_service::Service;
 use super::{BoxFuture, Call, Reply};
 use crate::wire::RpcError;
 
-/// A wrapper around a layer from another crate. It waits for the layer's readiness in the future of each call, so that
-/// the read loop is never blocked.
+/// A wrapper around a layer from another crate. It waits for the readiness of that layer's service in the future of
+/// each call, so that the loop that reads the connection is never blocked.
 ///
 /// ```
 /// use std::time::Duration;
@@ -30,7 +30,7 @@ use crate::wire::RpcError;
 pub struct ReadyPerCall<L>(L);
 
 impl<L> ReadyPerCall<L> {
-    /// Wraps a layer.
+    /// Wraps a layer from another crate.
     pub const fn new(layer: L) -> Self {
         Self(layer)
     }
@@ -69,7 +69,7 @@ where
     }
 }
 
-/// Returns an [`RpcError`] unchanged; converts any other error to an internal error.
+/// Returns an [`RpcError`] unchanged, and converts any other error of the layer to an internal error.
 fn foreign<E: Into<Box<dyn StdError + Send + Sync>>>(error: E) -> RpcError {
     match error.into().downcast::<RpcError>() {
         Ok(own) => *own,

@@ -9,11 +9,11 @@ use super::hop::merge_meta;
 use super::question::InputRequired;
 use crate::wire::{Payload, RpcError};
 
-/// The outcome of a call that did not fail.
+/// The reply to a call that did not fail.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Reply {
-    /// The result.
+    /// The complete result of the call.
     Complete(Body),
     /// The callee needs answers before it can return a result; the caller must repeat the call with these answers (MCP
     /// 2026-07-28).
@@ -24,7 +24,7 @@ pub enum Reply {
     None,
 }
 
-/// The object that answers a call: the JSON that the callee sent, and members to add when it is written.
+/// The object that answers a call: the JSON that the callee sent, and the members to add to it when it is written.
 #[derive(Clone, Debug)]
 pub struct Body {
     raw: Payload,
@@ -33,7 +33,7 @@ pub struct Body {
 }
 
 impl Reply {
-    /// Creates a complete result.
+    /// Creates the reply with a complete result.
     ///
     /// # Errors
     /// Returns −32603 if the value cannot be written as JSON.
@@ -41,13 +41,13 @@ impl Reply {
         Payload::of(result).map(Self::raw)
     }
 
-    /// Creates a complete result from JSON, which is passed on unchanged.
+    /// Creates the reply with a complete result in JSON, which is passed on unchanged.
     #[must_use]
     pub fn raw(result: Payload) -> Self {
         Self::Complete(Body::new(result))
     }
 
-    /// Returns the result `{}`.
+    /// Creates the reply with the result `{}`.
     #[must_use]
     pub fn empty() -> Self {
         Self::raw(Payload::empty_object())
@@ -86,7 +86,7 @@ impl Reply {
         }
     }
 
-    /// Writes the result value.
+    /// Writes the JSON of the result.
     pub fn write(&self, out: &mut Vec<u8>) {
         match self {
             Self::Complete(body) | Self::Task(body) => body.write(out),
@@ -109,7 +109,7 @@ impl Body {
         &self.raw
     }
 
-    /// Replaces the result itself; added members stay.
+    /// Replaces the result that the callee sent; added members stay.
     pub fn replace_raw(&mut self, raw: Payload) {
         self.raw = raw;
     }
@@ -158,8 +158,8 @@ impl Body {
             out.extend_from_slice(raw.as_bytes());
             return;
         }
-        // Usually the result contains none of the new members. Then these are written first, and the rest is copied
-        // without parsing. If a name in the result might be written with escapes, the result is parsed instead.
+        // The callee's result usually has none of the new members. In that case, write the new members first, and copy
+        // the rest without parsing it. If a name in the result might be written with escapes, parse the result instead.
         let is_plain = !raw.contains('\\') || !raw.contains("\\u") && !raw.contains("\\/");
         let fresh = |name: &str| is_plain && !raw.contains(&format!("\"{name}\""));
         if self.extra.iter().all(|(name, _)| fresh(name))

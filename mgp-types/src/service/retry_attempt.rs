@@ -15,7 +15,7 @@ use crate::wire::ErrorCode;
 pub struct RetryAttempt {
     /// The number of the repetition, counted from 1.
     pub retry: u32,
-    /// The error code of the previous attempt.
+    /// The code of the error with which the previous attempt failed.
     pub previous_code: ErrorCode,
     /// The delay before this attempt.
     pub delay: Duration,

@@ -13,7 +13,8 @@ use super::{BoxFuture, Call, Context, Kind, MgpService, Reply, Stack};
 use crate::method::{Notification, Request, ToolsCall};
 use crate::wire::RpcError;
 
-/// A service that dispatches calls by method; calls of unknown methods go to the fallback, if there is one.
+/// A service that passes each call to the handler of its method. Calls of methods without a handler go to the fallback,
+/// if there is one.
 ///
 /// ```
 /// use mgp_types::method::Ping;
@@ -33,19 +34,20 @@ pub struct Router {
 }
 
 impl Router {
-    /// Creates an empty router.
+    /// Creates a router without handlers.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Returns the handler of a method.
+    /// Returns the handler of a method, if the router has one.
     #[must_use]
     pub fn get(&self, method: &str) -> Option<&Stack> {
         self.routes.get(method)
     }
 
-    /// Adds a handler for a request. The router decodes the params for the handler, and encodes the handler's result.
+    /// Adds a function as the handler of the request method `R`. The router decodes the params for it, and encodes its
+    /// result.
     #[must_use]
     pub fn on<R, F, Fut>(self, handler: F) -> Self
     where
@@ -57,15 +59,15 @@ impl Router {
             R::METHOD,
             Stack::from_fn(move |call: Call| {
                 let (_, params, cx) = call.into_parts();
-                // Decodes the params and calls the handler immediately, so that calls keep their order; only the
-                // handler's future is awaited later.
+                // Decode the params and call the handler immediately, so that calls keep their order. Only the future
+                // of the handler is awaited later.
                 let running = params.get::<R::Params>().map(|params| handler(cx, params));
                 async move { Reply::of(&running?.await?) }
             }),
         )
     }
 
-    /// Adds a typed handler for a notification.
+    /// Adds a function as the handler of the notification method `N`. The router decodes the params for it.
     #[must_use]
     pub fn on_notification<N, F, Fut>(self, handler: F) -> Self
     where
@@ -86,14 +88,14 @@ impl Router {
         )
     }
 
-    /// Adds a service for a method.
+    /// Adds a service as the handler of a method.
     #[must_use]
     pub fn route(mut self, method: &'static str, service: Stack) -> Self {
         Arc::make_mut(&mut self.routes).insert(method, service);
         self
     }
 
-    /// Adds the methods and the fallback of another router; they replace existing ones.
+    /// Adds the methods and the fallback of another router. They replace those that this router has already.
     #[must_use]
     pub fn merge(mut self, other: Self) -> Self {
         let routes = Arc::make_mut(&mut self.routes);
@@ -102,7 +104,7 @@ impl Router {
         self
     }
 
-    /// Sets the service for unknown methods.
+    /// Sets the service for calls of methods that have no handler.
     #[must_use]
     pub fn fallback(mut self, service: Stack) -> Self {
         self.fallback = Some(service);
@@ -138,7 +140,7 @@ impl Service<Call> for Router {
     }
 }
 
-/// Answers a call of an unknown method: a request gets an error, a notification nothing.
+/// Answers a call of an unknown method: a request gets an error, and a notification gets no answer.
 fn unknown(call: &Call) -> Result<Reply, RpcError> {
     match call.kind() {
         Kind::Request => Err(RpcError::method_not_found(call.method().as_str())),
@@ -182,7 +184,7 @@ impl<S: MgpService> Service<Call> for RoutedService<S> {
     crate::always_ready!();
 
     fn call(&mut self, call: Call) -> Self::Future {
-        // Most calls are tool calls, and this check is faster than a lookup in the table.
+        // Most calls are tool calls. This check is faster than a search in the table of handlers.
         if !self.has_tools && call.tool().is_some() {
             return super::Either::Right { future: self.inner.call(call) };
         }

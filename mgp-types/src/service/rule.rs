@@ -29,13 +29,13 @@ impl Rule {
         Self(words.into())
     }
 
-    /// Returns the description.
+    /// Returns the description of the rule.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Returns the first rule in an error's chain of sources.
+    /// Returns the first rule in an error's chain of sources, if there is one.
     #[must_use]
     pub fn of(error: &RpcError) -> Option<&Self> {
         let mut source = error.source();

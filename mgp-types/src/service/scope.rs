@@ -8,7 +8,8 @@ use std::sync::{Arc, Weak};
 
 use crate::sync::Mutex;
 
-/// The owner of state that layers keep between calls; the state is dropped when the scope ends.
+/// A connection, session, handle or request, as the owner of state that layers keep between its calls. The state is
+/// dropped when the scope ends.
 ///
 /// ```
 /// use mgp_types::service::{Scope, ScopeKind};
@@ -27,17 +28,17 @@ pub struct Scope(Arc<ScopeData>);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ScopeKind {
-    /// A stdio connection, or an in-memory one.
+    /// A connection over stdio or in memory.
     Connection,
     /// A legacy HTTP session.
     Session,
-    /// A handle that a modern client sends explicitly.
+    /// A handle: a text that a modern client sends with several requests, so that they share state.
     Handle,
-    /// A single HTTP request of the modern era.
+    /// A single HTTP request of a modern client.
     Request,
 }
 
-/// The id of a scope in this process.
+/// The id of a scope, unique in this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ScopeId(u64);
 
@@ -51,8 +52,8 @@ struct ScopeData {
 struct ScopeState {
     ended: bool,
     next_hook: u64,
-    /// The values of the scope, each found by its type. There are only a few, so a linear search is faster than
-    /// hashing.
+    /// The values of the scope, each found by its type. There are only a few, so a linear search is faster than a hash
+    /// map.
     values: Vec<(TypeId, Arc<dyn Any + Send + Sync>)>,
     hooks: HashMap<u64, Box<dyn FnOnce() + Send>>,
 }
@@ -78,8 +79,8 @@ impl Scope {
         self.0.kind
     }
 
-    /// Returns whether two calls may come from one client: those of the same connection or session, and all stateless
-    /// requests, which name neither.
+    /// Returns whether the calls of two scopes may come from one client: the scopes are the same, or neither of them is
+    /// a connection or session, so that nothing distinguishes their clients.
     #[must_use]
     pub fn may_be_one_client(&self, other: &Self) -> bool {
         let stays =
@@ -99,13 +100,13 @@ impl Scope {
             state.values.push((id, Arc::clone(&value)));
             value
         };
-        // The downcast cannot fail, because the value was found by its type; the new value only avoids a panic.
+        // The downcast cannot fail, because the value was found by its type. The default value only avoids a panic.
         value.downcast().unwrap_or_default()
     }
 
     /// Registers a function that runs when the scope ends, or immediately if it has ended already. Dropping the
     /// returned guard removes the function.
-    #[must_use = "dropping the guard forgets the hook"]
+    #[must_use = "dropping the guard removes the function"]
     pub fn on_end(&self, hook: impl FnOnce() + Send + 'static) -> EndGuard {
         let mut state = self.0.state.lock();
         if state.ended {
@@ -145,7 +146,7 @@ impl fmt::Debug for Scope {
     }
 }
 
-/// A guard that removes a registered function from the scope when it is dropped.
+/// A guard for a function that was registered with [`Scope::on_end`]; dropping the guard removes the function.
 #[derive(Debug)]
 pub struct EndGuard {
     scope: Weak<ScopeData>,
@@ -164,7 +165,9 @@ impl EndGuard {
 impl Drop for EndGuard {
     fn drop(&mut self) {
         if let Some(data) = self.scope.upgrade() {
-            data.state.lock().hooks.remove(&self.hook);
+            let removed = data.state.lock().hooks.remove(&self.hook);
+            // Drop the function only after the lock is released, because values that it owns may use the scope.
+            drop(removed);
         }
     }
 }
@@ -199,5 +202,15 @@ mod tests {
         assert_eq!(runs.load(Ordering::Relaxed), 1);
         scope.on_end(hook()).keep();
         assert_eq!(runs.load(Ordering::Relaxed), 2);
+    }
+
+    #[test]
+    fn a_removed_hook_may_own_a_guard_of_its_scope() {
+        let scope = Scope::new(ScopeKind::Session);
+        let inner = scope.on_end(|| ());
+        let outer = scope.on_end(move || drop(inner));
+        // If the function were dropped while the lock is held, this would wait for the lock forever.
+        drop(outer);
+        assert!(scope.0.state.lock().hooks.is_empty());
     }
 }

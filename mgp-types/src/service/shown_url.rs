@@ -4,8 +4,8 @@ const MAX_BYTES: usize = 512;
 
 /// Returns a URL for display: scheme, host, port and path, without user name, password, query and fragment.
 ///
-/// Accepts any text. If a secret cannot be distinguished from the host or path, everything after the scheme is
-/// omitted.
+/// Accepts any text. If a possible secret cannot be distinguished from the host or the path, everything after the
+/// scheme is omitted.
 ///
 /// ```
 /// use mgp_types::service::shown_url;
@@ -23,8 +23,8 @@ pub fn shown_url(url: &str) -> String {
     let (scheme, rest) = bare.split_at(start);
     let (authority, path) = rest.split_at(rest.find(['/', '\\']).unwrap_or(rest.len()));
     let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
-    // If an `@` follows the authority, a password may contain a slash. Then the part before the slash only looks like a
-    // host with a port, but contains the user name and the beginning of the password.
+    // An `@` after the first slash can mean that the password contains a slash. The part before the slash then looks
+    // like a host with a port, but is the user name and the beginning of the password.
     let behind = &url[start + authority.len()..];
     let is_doubtful = authority.contains(':') && behind.contains('@');
     if is_doubtful || !has_fair_port(host) {
@@ -54,10 +54,10 @@ fn is_of_scheme(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"+-.:".contains(&byte)
 }
 
-/// Returns whether the text after the host is a port number, or empty.
+/// Returns whether the text after the host is empty or a valid port. Otherwise it might be a secret.
 fn has_fair_port(host: &str) -> bool {
-    // An IPv6 address contains colons, and so does a variable with a default (`${HOST:-x.org}`), so only the text after
-    // the closing bracket is searched for a port.
+    // An IPv6 address contains colons, and so does a variable with a default (`${HOST:-x.org}`). Therefore search only
+    // the text after the last closing bracket for a port.
     let after = host.rfind([']', '}']).map_or(host, |end| &host[end..]);
     after.split_once(':').is_none_or(|(_, port)| port.bytes().all(|byte| byte.is_ascii_digit()))
 }

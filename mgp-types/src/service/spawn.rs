@@ -42,9 +42,10 @@ use crate::mgp::ShutdownReason;
 ///     fn kill(&self) {}
 /// }
 /// ```
-// Not `async`, like the methods below: the supervisor stores the future together with the value that returned it.
+// The methods of this trait and the next are not `async`: the supervisor stores their futures together with the value
+// that returned them.
 pub trait Spawn: Send + Sync + 'static {
-    /// A started server.
+    /// The type of a server that was started.
     type Server: Spawned;
 
     /// Starts the server; the future completes before the server is ready, as soon as there is something to stop.
@@ -57,18 +58,19 @@ pub trait Spawn: Send + Sync + 'static {
 ///
 /// The futures of its methods borrow nothing, and dropping them does not affect the server.
 pub trait Spawned: Send + Sync + 'static {
-    /// The client of a ready server.
+    /// The client with which a ready server is called.
     type Client: Clone + Send + Sync + 'static;
 
     /// Waits until the handshake is complete and the server can be called; returns the client. The supervisor calls
     /// this once.
     fn ready(&self) -> BoxFuture<'static, Result<Self::Client, SpawnError>>;
 
-    /// Waits until the server has ended, and returns how it ended.
+    /// Waits until the server has ended, and returns the way in which it ended.
     fn wait(&self) -> BoxFuture<'static, Exit>;
 
-    /// Returns whether a start that failed continues with another start that is made in a different way, e.g. in an
-    /// older era of the protocol. That start follows at once, does not count as a restart, and must not continue again.
+    /// Returns whether a start that failed is continued by another start that is made in a different way, e.g. in an
+    /// older era of the protocol. The other start follows at once, does not count as a restart, and must not be
+    /// continued itself.
     fn continues_start(&self) -> bool {
         false
     }
@@ -90,7 +92,7 @@ pub trait Spawned: Send + Sync + 'static {
 pub struct Exit {
     /// `true` if the server ended without a failure: its process exited with code 0, or it closed the connection.
     pub is_success: bool,
-    /// A description, e.g. "exited with code 1".
+    /// A description of the end, e.g. "exited with code 1".
     pub description: String,
     /// The reason that the server announced for its end; `None` if it announced none.
     pub reason: Option<ShutdownReason>,

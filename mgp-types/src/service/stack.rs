@@ -45,8 +45,8 @@ trait Erased: Send + Sync {
 impl<S: MgpService> Erased for S {
     fn dispatch(&self, call: Call) -> BoxFuture<'static, Result<Reply, RpcError>> {
         let mut service = self.clone();
-        // The layers of this workspace are always ready. A layer from another crate might not be ready; then the future
-        // waits until it is.
+        // The layers of this workspace are always ready. If a layer from another crate is not ready, the returned
+        // future waits until it is.
         match service.poll_ready(&mut Task::from_waker(Waker::noop())) {
             Poll::Ready(Ok(())) => boxed(service.call(call)),
             Poll::Ready(Err(error)) => Box::pin(ready(Err(error))),
@@ -58,7 +58,8 @@ impl<S: MgpService> Erased for S {
     }
 }
 
-/// Boxes a future, unless it is boxed already because the service returns the future of an inner service unchanged.
+/// Boxes a future. A future that is boxed already is returned unchanged; this happens if a layer returns the future of
+/// its inner service.
 fn boxed<F>(future: F) -> BoxFuture<'static, Result<Reply, RpcError>>
 where
     F: Future<Output = Result<Reply, RpcError>> + Send + 'static,
@@ -76,13 +77,13 @@ where
 }
 
 impl Stack {
-    /// Erases the type of a service.
+    /// Creates a stack from a service, whose type is erased.
     #[must_use]
     pub fn new(service: impl MgpService) -> Self {
         Self(Arc::new(service))
     }
 
-    /// Creates a stack from a function.
+    /// Creates a stack from a function that answers calls.
     #[must_use]
     pub fn from_fn<F, Fut>(function: F) -> Self
     where

@@ -32,7 +32,7 @@ struct Current {
 }
 
 impl StreamLimit {
-    /// The maximum that applies if no layer or tool sets another.
+    /// The maximum that applies if no layer or tool sets another one.
     pub const DEFAULT_BYTES: u64 = 16 << 20;
 
     /// Creates a limit; the first call of [`restrict`](Self::restrict) replaces it.
@@ -56,7 +56,7 @@ impl StreamLimit {
         }
     }
 
-    /// Returns the maximum size.
+    /// Returns the maximum size, in bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.0.lock().bytes

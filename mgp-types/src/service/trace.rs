@@ -9,7 +9,7 @@ use crate::hex::hex_of_16;
 
 const LENGTH: usize = 32;
 
-/// The number of ids that are created together. Each id keeps the shared text of its batch (512 bytes) in memory.
+/// The number of trace ids that are created together. Each id keeps the shared text of its batch (512 bytes) in memory.
 const IDS_PER_BATCH: usize = 16;
 
 thread_local! {
@@ -21,7 +21,7 @@ struct IdBatch {
     used: usize,
 }
 
-/// Returns a new id. It is unique but not secret, because it only correlates events.
+/// Returns a new trace id. It is unique but not secret, because it is only used to find events that belong together.
 ///
 /// All ids of a batch share one allocation. With one allocation per id, the thread that writes the log would free what
 /// another thread allocated, which takes several times as long as creating the id.

@@ -37,13 +37,13 @@ pub struct Hidden {
 }
 
 impl Hidden {
-    /// Creates the error from a rule.
+    /// Creates the error from a description of the rule that hides the tool.
     #[must_use]
     pub fn new(rule: impl Into<std::borrow::Cow<'static, str>>) -> Self {
         Self { rule: Rule::new(rule) }
     }
 
-    /// Returns the rule.
+    /// Returns the rule that hides the tool.
     #[must_use]
     pub fn rule(&self) -> &Rule {
         &self.rule

@@ -1,8 +1,8 @@
-//! A marker for calls that waited after the gates, i.e. the layers that check calls, had admitted them.
+//! A mark of calls that waited after the gates (the layers that check calls) had admitted them.
 
 use super::Context;
 
-/// A marker for a call that waited between the gates and its handler, e.g. for an approval or before a retry.
+/// A mark of a call that waited between the gates and its handler, e.g. for an approval or before a retry.
 ///
 /// After the wait, the decision of the gates might no longer be valid. A governed stack therefore decides again
 /// immediately before a marked call starts; for other calls it decides only once.

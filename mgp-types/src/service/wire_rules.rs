@@ -27,7 +27,7 @@ impl WireRules {
         self.recovery.load(Ordering::Relaxed)
     }
 
-    /// Records that the peer negotiated MGP.
+    /// Records that the peer negotiated MGP, so that [`allows_recovery`](Self::allows_recovery) returns `true`.
     pub fn allow_recovery(&self) {
         self.recovery.store(true, Ordering::Relaxed);
     }

@@ -1,6 +1,7 @@
 //! Numbers and strings written as JSON, without the cost of `std::fmt`.
 
-/// Formats a number into `buffer` without `write!`, which would take as long as writing the rest of a short answer.
+/// Formats a number into `buffer`. `write!` is not used, because it would take as long as writing the rest of a short
+/// answer.
 pub(super) fn format_u64(mut number: u64, buffer: &mut [u8; 20]) -> &[u8] {
     let mut at = buffer.len();
     loop {
@@ -14,8 +15,8 @@ pub(super) fn format_u64(mut number: u64, buffer: &mut [u8; 20]) -> &[u8] {
 }
 
 pub(super) fn write_text(out: &mut Vec<u8>, text: &str) {
-    // Few texts need escapes, and this check is faster than the JSON writer. It checks every byte without an early
-    // exit, so that the compiler can vectorize the loop.
+    // Search for characters that need escapes: few texts have any, and the search is faster than the JSON writer. It
+    // examines every byte without an early exit, so that the compiler can vectorize the loop.
     let special = |byte: u8| byte < b' ' || byte == b'"' || byte == b'\\';
     if text.bytes().fold(false, |found, byte| found | special(byte)) {
         // Writing a string into memory cannot fail.

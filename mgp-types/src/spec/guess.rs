@@ -1,4 +1,5 @@
-//! Guesses the type of a result or fragment from its members, and from the section number in the file name.
+//! Guesses the type of an example (a result or a fragment of a message) from its members, and from the section number
+//! in the name of its file.
 
 use serde_json::Value;
 
@@ -62,13 +63,13 @@ pub(super) fn result(file_name: &str, value: &Value) -> Option<Shape> {
         };
         (section, shape)
     });
-    // §3.6 shows a decision about permissions as a result, and §3.5 can be read in the same way.
+    // §3.6 shows a decision about permissions as a result. The result in §3.5 can also be decoded as such a decision.
     let decision = Shape::of::<mgp::PermissionDecision>("PermissionDecision");
     let task = Shape::of::<mcp::LegacyCreateTaskResult>("LegacyCreateTaskResult");
     choose(file_name, value, results.chain([("3.6", decision), ("MCP", task)]))
 }
 
-/// Returns the type that has fields for the most members of the value; if several types have equally many, the one with
+/// Returns the candidate type that has fields for the most members of the value; among equally good ones, the type with
 /// the fewest fields. If some candidates belong to the section in the file name, only these are compared.
 fn choose(
     file_name: &str,

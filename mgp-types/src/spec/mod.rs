@@ -16,37 +16,37 @@ use crate::Payload;
 use crate::method::{self, Kind, Shape};
 use crate::record::RawObject;
 
-/// The error of an example that does not match its type.
+/// The fault of an example message that does not match its type.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SpecError {
-    /// The text is not JSON.
+    /// The example is not JSON.
     #[error("the example is not JSON: {0}")]
     Json(#[source] serde_json::Error),
     /// The example cannot be decoded as its type.
     #[error("does not decode as {name}: {source}")]
     Decode {
-        /// The name of the type.
+        /// The name of the type to which the example belongs.
         name: &'static str,
-        /// The decoding error.
+        /// The error of the decoder.
         source: serde_json::Error,
     },
-    /// The example changes when it is decoded and encoded again.
+    /// The example changes when it is decoded and encoded again, so that something is lost.
     #[error("{name} changes it from {before} to {after}")]
     Changed {
-        /// The name of the type.
+        /// The name of the type to which the example belongs.
         name: &'static str,
-        /// The example, in normal form.
+        /// The example before decoding, in normal form.
         before: String,
-        /// The value after encoding, in normal form.
+        /// The encoded value, in normal form.
         after: String,
     },
-    /// A required member is absent or of the wrong kind.
+    /// A member that the example must have is absent or of the wrong kind.
     #[error("{name} needs {path}")]
     Missing {
-        /// The name of the type.
+        /// The name of the type to which the example belongs.
         name: &'static str,
-        /// The path of the member.
+        /// The path of the member in the example.
         path: String,
     },
     /// No type matches the example.
@@ -102,8 +102,8 @@ pub fn normal_form(text: &str) -> Result<String, SpecError> {
     Ok(sorted(&value).to_string())
 }
 
-/// Returns the value with its members sorted. The map of `serde_json` does not sort them if any crate of the build
-/// enables the feature `preserve_order`.
+/// Returns the value with the members of all its objects sorted. The map of `serde_json` does not sort them if any
+/// crate of the build enables the feature `preserve_order`.
 fn sorted(value: &Value) -> Value {
     match value {
         Value::Object(members) => {
@@ -134,7 +134,7 @@ fn check_request(text: &str, value: &Value) -> Result<&'static str, SpecError> {
 fn check_notification(text: &str, value: &Value) -> Result<&'static str, SpecError> {
     let mut envelope: NotificationEnvelope = decode("NotificationEnvelope", text)?;
     let Some(info) = method::lookup(&envelope.method) else {
-        // A request that lacks its id must not be accepted as a notification.
+        // A request that lacks its id must not be accepted as a notification, so check the name of the method.
         if !envelope.method.starts_with("notifications/") {
             return Err(SpecError::NoType(format!("notification {}", envelope.method)));
         }
@@ -170,8 +170,8 @@ fn check_result(file_name: &str, text: &str, value: &Value) -> Result<&'static s
 fn check_error(text: &str, value: &Value) -> Result<&'static str, SpecError> {
     let envelope: ErrorEnvelope = decode("RpcError", text)?;
     if let Some(raw) = value.pointer("/error/data/_mgp") {
-        // The decoder of errors accepts hints that it cannot decode, and keeps them as data; in an example, hints must
-        // be decodable.
+        // The decoder of errors keeps hints that it cannot decode as ordinary data. In an example, hints must be
+        // decodable.
         decode::<crate::Recovery>("Recovery", &raw.to_string())?;
         rule::check("Recovery", raw)?;
     } else if envelope.error.code().category().is_some() {

@@ -5,7 +5,8 @@ use serde_json::Value;
 use super::SpecError;
 use crate::mgp;
 
-/// A rule about a member, given by its path: segments are separated by `/`, and `*` means every element of a list.
+/// A rule about one member of an example. The member is given by its path: segments are separated by `/`, and `*` means
+/// every element of a list.
 enum Rule {
     /// The member must be present.
     Has(&'static str),
@@ -19,7 +20,7 @@ enum Rule {
 
 use Rule::{Has, Mgp, Object, Security};
 
-/// Returns the rules of a type. Members that §4.3 and §2.3 call optional need no rule.
+/// Returns the rules for examples of a type. Members that §4.3 and §2.3 call optional need no rule.
 fn rules(name: &str) -> &'static [Rule] {
     match name {
         "InitializeParams" | "InitializeResult" | "DiscoverResult" => &[Mgp("capabilities/mgp")],
@@ -111,7 +112,8 @@ fn discovery_rules(name: &str) -> &'static [Rule] {
 }
 
 pub(super) fn check(name: &'static str, value: &Value) -> Result<(), SpecError> {
-    // A result without a list of entries is the decision about a single tool, which must have these members instead.
+    // The result without a list of entries describes the decision about a single tool, and must have these members
+    // instead.
     if name == "AccessQueryResult" && value.get("entries").is_none() {
         let members = ["permission", "source", "granted_by", "granted_at", "expires_at"];
         return members.iter().try_for_each(|path| apply(name, value, &Has(path)));

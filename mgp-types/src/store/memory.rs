@@ -26,10 +26,10 @@ struct Shared {
 #[derive(Default)]
 struct MemoryData {
     records: BTreeMap<(&'static str, String), (Payload, u64)>,
-    /// The removed records (space, key), each with the revision that removed it, oldest first.
+    /// The removed records: the space and the key of each, and the revision that removed it; oldest first.
     gone: VecDeque<(&'static str, String, u64)>,
-    /// The newest revision among the removals that were dropped from `gone`; changes since an older revision cannot be
-    /// listed.
+    /// The newest revision among the removals that were dropped from `gone`. Changes since an older revision cannot be
+    /// listed any more.
     forgotten: u64,
     revision: u64,
     pending: VecDeque<(String, PendingEvent)>,
@@ -71,7 +71,7 @@ impl Store for MemoryStore {
     }
 
     fn commit(&self, change: Change) -> BoxFuture<'static, Result<u64, StoreError>> {
-        // The lock is held until subscribers are notified, so that revisions are reported in order.
+        // Hold the lock until subscribers are notified, so that revisions are reported in order.
         let mut data = self.0.data.lock();
         let committed = data.commit(change);
         if let Ok(revision) = committed {

@@ -1,8 +1,8 @@
-//! State that outlives a call: records, each found by its space and key, and changed together with the audit events of
-//! the change.
+//! State that outlives a call: records, each found by its space (a named group of records) and its key. A change of
+//! records is stored together with the audit events that report it.
 //!
-//! Code that has state writes it through a [`Store`], but decides on the basis of its own snapshot. [`Store::revision`]
-//! notifies this code when another writer changes the store.
+//! Code that has such state writes it through a [`Store`], but decides on the basis of its own copy in memory.
+//! [`Store::revision`] notifies this code when another writer changes the store.
 
 mod memory;
 #[cfg(feature = "sqlite")]
@@ -29,10 +29,11 @@ pub use rusqlite as sql;
 pub use sqlite::{Db, DbConfig, DbError, Durability};
 pub use timeout::with_timeout;
 
-/// The maximum number of removals that a store remembers; a reader that needs older ones must load all records again.
+/// The maximum number of removals that a store remembers. A reader that asks for changes since an older revision must
+/// load all records again.
 const MAX_REMOVALS: usize = 4096;
 
-/// The maximum number of events that wait for their audit logs; a change that would exceed it fails with
+/// The maximum number of events that wait for their audit logs to read them. A change that would exceed it fails with
 /// [`PENDING_FULL`].
 const MAX_PENDING: usize = 65_536;
 
@@ -56,8 +57,8 @@ const PENDING_FULL: StoreError = StoreError::Busy("too many events wait for thei
 /// assert!(later.records[0].value.is_none(), "it is gone");
 /// # });
 /// ```
-// Not `async`: an operation is queued when its method is called, instead of when its future is polled, so that calls
-// keep their order.
+// The methods are not `async`: an operation is queued when its method is called, instead of when its future is first
+// polled, so that calls keep their order.
 pub trait Store: Send + Sync {
     /// Returns all records of a space (a named group of records).
     ///
@@ -65,7 +66,8 @@ pub trait Store: Send + Sync {
     /// Returns [`StoreError`] if the store cannot be read.
     fn load(&self, space: &'static str) -> BoxFuture<'static, Result<LoadedRecords, StoreError>>;
 
-    /// Returns the records of a space that changed after a revision; a removed record has no value.
+    /// Returns the records of a space that changed after a revision. A record that was removed is returned without a
+    /// value.
     ///
     /// # Errors
     /// Returns [`StoreError::TooOld`] if removals after that revision are no longer known, else the error of reading
@@ -87,11 +89,12 @@ pub trait Store: Send + Sync {
     /// may or may not be applied.
     fn commit(&self, change: Change) -> BoxFuture<'static, Result<u64, StoreError>>;
 
-    /// Returns a receiver of the newest known revision. The revision grows with every change, by this process or
-    /// another.
+    /// Returns a receiver of the store's newest revision, as far as this process knows it. The revision increases with
+    /// every change, by this process or by others.
     fn revision(&self) -> watch::Receiver<u64>;
 
-    /// Returns up to `limit` events that were committed for an audit log and not acknowledged yet, oldest first.
+    /// Returns up to `limit` events that were committed for the audit log `log` and that it has not acknowledged yet,
+    /// oldest first.
     ///
     /// # Errors
     /// Returns [`StoreError`] if the store cannot be read.
@@ -101,28 +104,29 @@ pub trait Store: Send + Sync {
         limit: usize,
     ) -> BoxFuture<'static, Result<Vec<PendingEvent>, StoreError>>;
 
-    /// Removes the pending events of a log, up to and including the event with the sequence number `through`.
+    /// Removes the pending events of the audit log `log`, up to and including the event with the sequence number
+    /// `through`.
     ///
     /// # Errors
     /// Returns [`StoreError`] if the store cannot be written.
     fn acknowledge(&self, log: &str, through: u64) -> BoxFuture<'static, Result<(), StoreError>>;
 
-    /// Returns how long callers wait for an answer before the operation fails with [`StoreError::Timeout`]; 500 ms
+    /// Returns the time for which callers wait for an operation before it fails with [`StoreError::Timeout`]; 500 ms
     /// unless the store needs longer.
     fn answer_timeout(&self) -> Duration {
         Duration::from_millis(500)
     }
 }
 
-/// A record of a space, as a read or a list of changes returns it.
+/// A record of a space, as [`Store::load`] and [`Store::changes`] return it.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Record {
-    /// The key, unique in the space.
+    /// The key of the record, unique in its space.
     pub key: String,
-    /// The value; `None` if the record was removed.
+    /// The value of the record; `None` if the record was removed.
     pub value: Option<Payload>,
-    /// The revision that wrote or removed the record.
+    /// The revision in which the record was written or removed.
     pub revision: u64,
 }
 
@@ -140,7 +144,7 @@ impl Record {
 pub struct LoadedRecords {
     /// The revision of the store when the records were read.
     pub revision: u64,
-    /// The records, in any order.
+    /// The records of the space, in any order.
     pub records: Vec<Record>,
 }
 
@@ -152,13 +156,13 @@ impl LoadedRecords {
     }
 }
 
-/// A set of writes and events that is applied completely or not at all.
+/// A set of writes and audit events that a store applies completely or not at all.
 #[derive(Clone, Debug, Default)]
 #[must_use = "a change does nothing until it is committed"]
 pub struct Change {
-    /// Records to write, or to remove if there is no value.
+    /// The records to write, or to remove if they have no value.
     pub(crate) writes: Vec<Write>,
-    /// The expected revisions of records; if one differs, nothing is changed.
+    /// The revisions that records are expected to have. If a record has another one, nothing is changed.
     pub(crate) expected: Vec<Expectation>,
     /// The events of the change, each with the name of its audit log; they are stored together with the change.
     pub(crate) events: Vec<(String, AuditEvent)>,
@@ -175,12 +179,12 @@ pub(crate) struct Write {
 pub(crate) struct Expectation {
     pub(crate) space: &'static str,
     pub(crate) key: String,
-    /// The revision that must have written the record; `None` if the record must not exist.
+    /// The revision that must have written the record last; `None` if the record must not exist.
     pub(crate) revision: Option<u64>,
 }
 
 impl Change {
-    /// Creates an empty change.
+    /// Creates a change that writes nothing yet.
     pub fn new() -> Self {
         Self::default()
     }
@@ -214,7 +218,8 @@ impl Change {
         self
     }
 
-    /// Returns the keys in a space that the change writes, and whether each record exists afterwards.
+    /// Returns the keys in a space that the change writes or removes. Each is returned with `true` if the record exists
+    /// after the change.
     pub fn writes_to(&self, space: &str) -> impl Iterator<Item = (&str, bool)> {
         let of_space = self.writes.iter().filter(move |write| write.space == space);
         of_space.map(|write| (write.key.as_str(), write.value.is_some()))
@@ -227,13 +232,14 @@ impl Change {
     }
 }
 
-/// A committed event that its audit log has not acknowledged yet.
+/// An event that was committed with a change, and that its audit log has not acknowledged yet.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct PendingEvent {
-    /// The sequence number, which grows within a store. The number is reused only if a loss of power undid its change.
+    /// The sequence number of the event, which increases within a store. A number is reused only if a loss of power
+    /// undid the change of its event.
     pub number: u64,
-    /// The event.
+    /// The audit event itself.
     pub event: AuditEvent,
 }
 
@@ -258,12 +264,12 @@ pub enum StoreError {
         key: String,
     },
     /// Removals after the requested revision are no longer known; the reader must load all records again.
-    #[error("changes that old are forgotten; load everything again")]
+    #[error("the removals since that revision are no longer known; load all records again")]
     TooOld,
     /// The store has no room left, too many operations wait for it, or another process keeps it locked.
     #[error("the store is busy: {0}")]
     Busy(&'static str),
-    /// There was no answer in time; the change may still be stored, now or later.
+    /// The operation was not completed in time. A change may still be applied, now or later.
     #[error(
         "the store did not answer within {0:?}; the change may still be kept, so read again before retrying"
     )]
@@ -271,7 +277,7 @@ pub enum StoreError {
     /// The store was closed.
     #[error("the store is closed")]
     Closed,
-    /// The content of the store is not known, because the store was not opened yet or could not be read.
+    /// The content of the store is not known, because the store was not opened yet or cannot be read.
     #[error(
         "the content of the store is not known; open it first, or wait until it can be read again"
     )]
@@ -295,12 +301,13 @@ impl StoreError {
 impl From<StoreError> for RpcError {
     fn from(error: StoreError) -> Self {
         let (code, message) = match &error {
-            // Another change was applied first, or there is not enough room now, so a retry can succeed.
+            // Another change was applied before this one, or there is not enough room at the moment. Therefore a retry
+            // can succeed.
             StoreError::Conflict { .. } | StoreError::TooOld | StoreError::Busy(_) => {
                 (ErrorCode::RESOURCE_EXHAUSTED, error.to_string())
             }
             StoreError::Timeout(_) => (ErrorCode::TIMEOUT, error.to_string()),
-            // An operator must correct the fault; callers receive no details.
+            // An operator must correct the cause. The caller receives no details of it.
             _ => (
                 ErrorCode::SERVER_NOT_READY,
                 "the store cannot be used; the operator must check it".to_owned(),

@@ -46,7 +46,7 @@ async fn a_change_that_expects_otherwise_changes_nothing() {
         let right = Change::new().remove("s", "a").expect_revision("s", "a", Some(first));
         assert_eq!(store.commit(right).await.unwrap(), 2);
         assert_eq!(*store.revision().borrow(), 2);
-        // A removed record counts as one that was never written, so a change can expect its absence again.
+        // A record that was removed counts as one that was never written, so a change can expect its absence.
         store
             .commit(Change::new().put("s", "a", one()).expect_revision("s", "a", None))
             .await
@@ -208,8 +208,8 @@ mod random {
     enum Edit {
         Put(&'static str, &'static str, u8),
         Remove(&'static str, &'static str),
-        /// Expects the record to have the revision that is this many before the newest; `None`
-        /// expects that it does not exist.
+        /// Expects a revision of the record: the newest revision of the store minus this number. `None` expects that
+        /// the record does not exist.
         Expect(&'static str, &'static str, Option<u64>),
         Tell(&'static str, u8),
     }

@@ -1,4 +1,4 @@
-//! Waits for a store, with a timeout (MGP §14.3: 3003).
+//! Waits for the result of a store operation, with a timeout (MGP §14.3: 3003).
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -42,8 +42,8 @@ pub async fn with_timeout<T>(
     operation: impl Future<Output = Result<T, StoreError>>,
 ) -> Result<T, StoreError> {
     let mut operation = pin!(operation);
-    // The operation is first polled without a timer, because a store in memory answers immediately, and must work in
-    // every runtime.
+    // Poll the operation once without a timer: a store in memory answers immediately, and must work in runtimes without
+    // timers too.
     if let Poll::Ready(answer) = poll_fn(|task| Poll::Ready(operation.as_mut().poll(task))).await {
         return answer;
     }

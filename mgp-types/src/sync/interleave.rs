@@ -1,4 +1,4 @@
-//! Gives control to a checker before each lock is taken; for tests of concurrent code.
+//! Gives control to a checker before each lock is taken, so that tests can try many orders in which threads take locks.
 //!
 //! The checker runs the threads of a model, i.e. of a small concurrent test, one at a time, and chooses at each lock
 //! which thread runs next. It can thus find orders in which the data protected by the locks becomes wrong. Threads
@@ -39,8 +39,9 @@ pub fn is_checked() -> bool {
     CHECKER.get().is_some()
 }
 
-/// Takes a lock. Under a checker, this function never blocks, because the threads of a model all run on one system
-/// thread; instead, it lets the other threads run until the lock is free.
+/// Takes a lock. Without a checker, blocks the thread until the lock is free. Under a checker, all threads of a model
+/// run on one system thread, so this function never blocks. Instead, it lets other threads of the model run until the
+/// lock is free.
 pub(super) fn lock<G>(
     attempt: impl Fn() -> TryLockResult<G>,
     block: impl FnOnce() -> LockResult<G>,

@@ -12,8 +12,7 @@
 
 use std::fmt;
 
-use serde::de::{self, Deserializer};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::record::open_enum;
 
@@ -147,8 +146,8 @@ impl ErrorCode {
         }
     }
 
-    /// Returns whether the protocol defines the code for calls that did not run: they were refused, or there was no
-    /// capacity, server or tool.
+    /// Returns whether the protocol defines the code only for calls that did not run: they were refused, or there was
+    /// no capacity, server or tool for them.
     ///
     /// A code without a definition does not show this, whatever its range, because a peer may use it after the call had
     /// effects. Neither do 3003, 4004, 5000 to 5002 and the codes of JSON-RPC, which can occur after a call has
@@ -168,35 +167,11 @@ impl fmt::Display for ErrorCode {
 
 impl<'de> Deserialize<'de> for ErrorCode {
     /// Clamps a code that does not fit into 32 bits, because the message is more important than the number.
+    #[expect(clippy::cast_possible_truncation, reason = "the cast of a float saturates")]
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Visitor;
-
-        impl de::Visitor<'_> for Visitor {
-            type Value = ErrorCode;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an error code")
-            }
-
-            fn visit_i64<E>(self, code: i64) -> Result<ErrorCode, E> {
-                let code = code.clamp(i32::MIN.into(), i32::MAX.into());
-                Ok(ErrorCode(i32::try_from(code).unwrap_or(i32::MAX)))
-            }
-
-            fn visit_u64<E>(self, code: u64) -> Result<ErrorCode, E> {
-                Ok(ErrorCode(i32::try_from(code).unwrap_or(i32::MAX)))
-            }
-
-            #[expect(
-                clippy::cast_possible_truncation,
-                reason = "`as` saturates, which is the rule"
-            )]
-            fn visit_f64<E>(self, code: f64) -> Result<ErrorCode, E> {
-                Ok(ErrorCode(code as i32))
-            }
-        }
-
-        deserializer.deserialize_any(Visitor)
+        let code = serde_json::Number::deserialize(deserializer)?;
+        // A float represents each code of 32 bits exactly.
+        Ok(Self(code.as_f64().unwrap_or_default() as i32))
     }
 }
 

@@ -28,7 +28,7 @@ struct ErrorData {
     message: String,
     recovery: Option<Recovery>,
     data: Option<Payload>,
-    /// Further members of a received error object, unchanged.
+    /// The members of a received error object that this type does not know, unchanged.
     extra: Extras,
     source: Option<Arc<dyn StdError + Send + Sync>>,
 }
@@ -65,8 +65,8 @@ impl RpcError {
         Self::invalid_params(super::invalid_json::reason(&source)).because(source)
     }
 
-    /// Creates error −32602 for an invalid member, or for a member that lacks others; `path` leads to it.
-    #[cfg(feature = "service")]
+    /// Creates error −32602 for a member that is invalid or in which members are absent; `path` is the path of that
+    /// member.
     pub(crate) fn invalid_member(path: &str, source: serde_json::Error) -> Self {
         let (path, reason) = (crate::clip(path, 120), super::invalid_json::reason(&source));
         Self::invalid_params(format_args!("`{path}`: {reason}")).because(source)
@@ -97,15 +97,15 @@ impl RpcError {
         self
     }
 
-    /// Sets the recovery hints.
+    /// Sets the recovery hints, which tell the caller what it can do about the error.
     #[must_use]
     pub fn recovery(mut self, recovery: Recovery) -> Self {
         self.0.recovery = Some(recovery);
         self
     }
 
-    /// Notes in the details of the recovery hints that the call had begun, unless they contain that already. Otherwise
-    /// [some codes](ErrorCode::is_refusal) mean that the call did not run.
+    /// Records that the call had begun before it failed, as `started` in the details of the recovery hints. Does so
+    /// only for a code that [otherwise means](ErrorCode::is_refusal) that the call did not run.
     #[must_use]
     pub fn after_start(mut self) -> Self {
         if self.code().is_refusal() {
@@ -118,7 +118,7 @@ impl RpcError {
         self
     }
 
-    /// Replaces the message.
+    /// Replaces the message of the error.
     #[must_use]
     pub fn with_message(mut self, message: impl Into<String>) -> Self {
         self.0.message = message.into();
@@ -132,7 +132,7 @@ impl RpcError {
         self
     }
 
-    /// Sets `error.data`; when the error is sent, the recovery hints are added to this data.
+    /// Sets `error.data`. When the error is sent, its recovery hints are added to this data.
     #[must_use]
     pub fn data(mut self, data: Payload) -> Self {
         self.0.data = Some(data);
@@ -165,7 +165,7 @@ impl RpcError {
 }
 
 impl PartialEq for RpcError {
-    /// Compares only the parts that are sent to a peer.
+    /// Compares only the parts of the errors that are sent to a peer, so the sources are ignored.
     fn eq(&self, other: &Self) -> bool {
         self.0.code == other.0.code
             && self.0.message == other.0.message
@@ -227,7 +227,7 @@ impl Serialize for DataWithRecovery<'_> {
         let members = match self.data.map(|data| serde_json::from_str::<Extras>(data.as_str())) {
             None => Extras::new(),
             Some(Ok(members)) => members,
-            // Hints cannot be added to data that is not an object, so they are omitted.
+            // Members cannot be added to data that is not an object, so the recovery hints are not sent.
             Some(Err(_)) => return self.data.serialize(serializer),
         };
         let mut map = serializer.serialize_map(None)?;
@@ -244,8 +244,8 @@ impl Serialize for DataWithRecovery<'_> {
 const MGP: &str = "_mgp";
 
 impl<'de> Deserialize<'de> for RpcError {
-    /// Ignores members that cannot be decoded, because a malformed error is still an error. Only the code is required;
-    /// one that is not a number becomes −32603, and is kept in `data`.
+    /// Decodes an error. Members that cannot be decoded are ignored, because a malformed error is still an error. Only
+    /// the code is required. A code that is not a number becomes −32603, and is kept in `data`.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let mut members = Extras::deserialize(deserializer)?;
         let received = members.remove("code").filter(|code| !code.is_null());
@@ -268,7 +268,7 @@ impl<'de> Deserialize<'de> for RpcError {
     }
 }
 
-/// Reads a code, which may be a number as text; `None` if it is not a number.
+/// Reads a code, which can also be a number written as text; returns `None` for any other value.
 fn read_code(code: &Payload) -> Option<ErrorCode> {
     let number = || -> Option<i32> {
         serde_json::from_str::<String>(code.as_str()).ok()?.trim().parse().ok()
@@ -276,7 +276,8 @@ fn read_code(code: &Payload) -> Option<ErrorCode> {
     serde_json::from_str(code.as_str()).ok().or_else(|| number().map(ErrorCode))
 }
 
-/// Adds a code that is not a number to `error.data`, if the data is absent or an object without such a member.
+/// Adds the received code, which is not a number, to `error.data` as `code`. Returns data that are not an object, or
+/// that have such a member, unchanged.
 fn with_code(data: Option<Payload>, code: Payload) -> Option<Payload> {
     let mut members = match &data {
         None => Extras::new(),
@@ -289,7 +290,7 @@ fn with_code(data: Option<Payload>, code: Payload) -> Option<Payload> {
     Payload::of(&members).ok().or(data)
 }
 
-/// Separates the recovery hints from `error.data`; hints that cannot be decoded stay in the data.
+/// Separates `error.data` into the other data and the recovery hints. Hints that cannot be decoded stay in the data.
 fn split(data: Option<Payload>) -> (Option<Payload>, Option<Recovery>) {
     let Some(data) = data else { return (None, None) };
     let Ok(mut members) = serde_json::from_str::<Extras>(data.as_str()) else {

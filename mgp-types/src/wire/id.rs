@@ -7,7 +7,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::record::MAX_EXACT;
 
-/// A request id: an integer or a string; a peer's id is returned unchanged, but `1.0` is read as `1`.
+/// The id of a request: an integer or a string. A peer's id is returned to the peer unchanged, except that `1.0`
+/// becomes `1`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Id {
@@ -68,7 +69,7 @@ impl<'de> Deserialize<'de> for Id {
                     .map_err(|_| E::invalid_value(de::Unexpected::Unsigned(number), &self))
             }
 
-            // Peers in languages whose numbers are floats write `1` as `1.0`.
+            // Programs in languages whose numbers are floats write the id `1` as `1.0`.
             fn visit_f64<E: de::Error>(self, number: f64) -> Result<Id, E> {
                 whole_of(number)
                     .map(Id::Number)
@@ -84,7 +85,7 @@ impl<'de> Deserialize<'de> for Id {
     }
 }
 
-/// Returns a float as an integer; `None` if it is not a whole number, or too large to be exact.
+/// Returns a float as an integer; `None` if it is not a whole number, or too large to be represented exactly.
 #[expect(clippy::cast_possible_truncation, reason = "the number is whole and at most 2^53")]
 fn whole_of(number: f64) -> Option<i64> {
     let is_whole = (-MAX_EXACT..=MAX_EXACT).contains(&number) && number.fract() == 0.0;

@@ -1,7 +1,8 @@
 //! Describes the reason why JSON cannot be decoded, without terms of Rust.
 
-/// The names that decoders use for types in their messages, each with the usual name of the type in JSON.
-const NAMES: [(&str, &str); 11] = [
+/// The names of Rust and serde for types, as decoders use them in their messages, each with the usual name of the type
+/// in JSON.
+const NAMES: [(&str, &str); 14] = [
     ("map", "an object"),
     ("sequence", "an array"),
     ("a sequence", "an array"),
@@ -9,20 +10,25 @@ const NAMES: [(&str, &str); 11] = [
     ("struct ", "an object"),
     ("u64", "an integer of at least 0"),
     ("u32", "an integer of at least 0"),
+    ("u16", "an integer of at least 0"),
+    ("u8", "an integer of at least 0"),
+    ("usize", "an integer of at least 0"),
     ("i64", "an integer"),
     ("i32", "an integer"),
     ("f64", "a number"),
     ("unit", "null"),
 ];
 
-/// Returns the reason of an error without line and column, which refer to a text that the caller does not see.
+/// Returns the reason of a decoding error. Line and column are removed, because they refer to a text that the caller
+/// does not see.
 pub(super) fn reason(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let text = text.rsplit_once(" at line ").map_or(text.as_str(), |(before, _)| before);
     if let Some(name) = text.strip_prefix("missing field ") {
         return format!("the member {name} is missing");
     }
-    // Other invalid values are too large for the type of Rust, which the text names.
+    // Rewrite an invalid value only if it is a negative integer. All other invalid values are too large for their Rust
+    // type, and the message then names the limits of that type.
     let negative =
         text.strip_prefix("invalid value: ").filter(|rest| rest.starts_with("integer `-"));
     let mismatch = text.strip_prefix("invalid type: ").or(negative);

@@ -22,7 +22,7 @@ use super::RpcError;
 pub struct Payload(ByteString);
 
 impl Payload {
-    /// Encodes a value.
+    /// Encodes a value as JSON.
     ///
     /// # Errors
     /// Returns −32603 if the value cannot be written as JSON (e.g. a map whose keys are not strings).
@@ -68,13 +68,13 @@ impl Payload {
         &self.0
     }
 
-    /// Returns the shared text, from which parts can be taken without copying.
+    /// Returns the text as shared memory, from which parts can be taken without copying.
     #[must_use]
     pub fn as_shared(&self) -> &ByteString {
         &self.0
     }
 
-    /// Decodes the value.
+    /// Decodes the JSON as `T`.
     ///
     /// # Errors
     /// Returns −32602 with the reason if the value cannot be decoded.
@@ -101,7 +101,7 @@ impl Payload {
     #[must_use]
     pub fn is_deeper_than(&self, max: usize) -> bool {
         let bytes = self.0.as_bytes();
-        // Few texts have so many brackets; all others need no closer look.
+        // A text with so few brackets cannot be nested that deeply. Few texts have more, so most need no closer look.
         if bytes.iter().filter(|byte| matches!(**byte, b'[' | b'{')).count() <= max {
             return false;
         }
@@ -129,7 +129,8 @@ impl fmt::Debug for Payload {
 
 impl Serialize for Payload {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        // Checks the text again, so that invalid text causes an error here and is never sent.
+        // Check the text again, because `from_trusted` did not check it: invalid text must cause an error here instead
+        // of being sent.
         let raw: &RawValue = serde_json::from_str(&self.0).map_err(serde::ser::Error::custom)?;
         raw.serialize(serializer)
     }

@@ -17,7 +17,7 @@ open_enum! {
 }
 
 impl RetryStrategy {
-    /// Returns the strategy to apply: an unknown strategy is treated like `fixed_delay`.
+    /// Returns the strategy that the caller must apply: an unknown strategy is treated like `fixed_delay`.
     #[must_use]
     pub fn effective(&self) -> Self {
         match self {
@@ -50,8 +50,9 @@ record! {
 impl Recovery {
     /// Returns the default hints for a code of MGP; `None` for any other code, e.g. of JSON-RPC or MCP.
     ///
-    /// By default, 2001, 3003, 5000 and 5001 must not be retried: retrying 2001 helps only if a restart follows, and
-    /// retrying the others is safe only for read-only or idempotent tools. Code that knows more overrides the hints.
+    /// By default, 2001 (the server is stopping), 3003, 5000 and 5001 (timeouts and failures during the call) must not
+    /// be retried. Retrying 2001 helps only if a restart follows. Retrying the others is safe only for read-only or
+    /// idempotent tools. Code that knows more overrides the hints.
     #[must_use]
     pub fn default_for(code: ErrorCode) -> Option<Self> {
         use RetryStrategy::{ExponentialBackoff, FixedDelay};
@@ -61,7 +62,7 @@ impl Recovery {
             ErrorCode::SERVER_NOT_READY | ErrorCode::SERVER_RESTARTING => {
                 (FixedDelay, Some(1000), 5)
             }
-            // Only the rate limiter knows how long the caller must wait, so the default contains no delay.
+            // The default contains no delay, because only the rate limiter knows how long the caller must wait.
             ErrorCode::RATE_LIMITED => (ExponentialBackoff, None, 3),
             ErrorCode::RESOURCE_EXHAUSTED | ErrorCode::UPSTREAM_UNAVAILABLE => {
                 (ExponentialBackoff, Some(1000), 3)
@@ -98,7 +99,7 @@ impl Recovery {
     #[must_use]
     pub fn from_payload(hints: &Payload) -> Option<Self> {
         let text = hints.as_str();
-        // Nearly all hints are well-formed, so the strict decoder is tried first.
+        // Try the strict decoder first, because nearly all hints are well-formed.
         if let Ok(hints) = serde_json::from_str(text) {
             return Some(hints);
         }
@@ -112,7 +113,7 @@ impl Recovery {
         serde_json::from_str(Payload::of(&members).ok()?.as_str()).ok()
     }
 
-    /// Returns whether the hints allow a retry; `false` if they do not state it.
+    /// Returns whether the hints permit a retry; `false` if they contain no statement about it.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         self.retryable == Some(true)
@@ -146,12 +147,13 @@ impl Recovery {
     }
 }
 
-/// Converts a non-negative JSON number to an integer: rounds up, and clamps at `limit`. Returns `None` for other text.
+/// Converts a non-negative JSON number to an integer: rounds it up, and limits it to `limit`. Returns `None` for any
+/// other text.
 fn whole(text: &str, limit: u64) -> Option<u64> {
     if let Ok(figure) = text.parse::<u64>() {
         return Some(figure.min(limit));
     }
-    // Excludes text such as `NaN` or `inf`, which parses as a float but is not a JSON number.
+    // Exclude texts such as `NaN` or `inf`: they parse as a float, but are not JSON numbers.
     let is_number = text.starts_with(|first: char| first.is_ascii_digit());
     let figure = text.parse::<f64>().ok().filter(|figure| is_number && *figure >= 0.0)?;
     #[expect(

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A counter of calls, or other values, that are still alive. Clones share the count.
+/// A counter of the calls, or other values, that have begun and not ended yet. Clones share the count.
 #[derive(Clone, Debug, Default)]
 pub struct Alive(Arc<Counts>);
 
@@ -14,7 +14,7 @@ struct Counts {
     ended: AtomicUsize,
 }
 
-/// The mark of one call; the call counts as alive until the mark is dropped.
+/// The mark of one counted call. The call counts as alive until its mark is dropped.
 #[derive(Debug)]
 pub struct Life(Arc<Counts>);
 

@@ -1,9 +1,9 @@
-//! An audit log that records nothing.
+//! An audit log that refuses all records.
 
 use mgp_types::mgp::AuditEvent;
 use mgp_types::service::{AuditError, AuditFuture, AuditSink, CallRecord, Ticket};
 
-/// An audit log that refuses every record with its error.
+/// An audit log that refuses every record with the given error.
 #[derive(Debug)]
 pub struct RefusingAudit(pub AuditError);
 

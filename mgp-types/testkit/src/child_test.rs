@@ -1,25 +1,27 @@
-//! Tests that start their own program as a child process, and kill it.
+//! Tests that start their own test program as a child process, in order to kill it.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _, stdout};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{ChildStdout, Command, Stdio};
+
+use crate::KilledChild;
 
 const ROLE_VARIABLE: &str = "MGP_TEST_ROLE";
 const PATH_VARIABLE: &str = "MGP_TEST_PATH";
 
-/// Returns the role and the path of this process, or `None` in the test itself.
+/// Returns the role and the path that the parent gave this child process; `None` in the process of the test itself.
 #[must_use]
 pub fn child_role() -> Option<(String, PathBuf)> {
     Some((std::env::var(ROLE_VARIABLE).ok()?, std::env::var_os(PATH_VARIABLE)?.into()))
 }
 
-/// Reports a number to the parent process.
+/// Reports a number under a word to the parent process, by printing both.
 ///
 /// # Panics
 /// Panics if the standard output cannot be written.
 pub fn report(word: &str, number: u64) {
     let mut out = stdout().lock();
-    // Begin with a newline, because the test runner may have begun a line.
+    // Begin with a newline, because the test runner may have printed the beginning of a line.
     writeln!(out, "\n{word} {number}").and_then(|()| out.flush()).expect("the parent reads");
 }
 
@@ -27,17 +29,18 @@ fn number_after(line: &str, word: &str) -> Option<u64> {
     line.strip_prefix(word)?.trim().parse().ok()
 }
 
-/// A child process that runs one test of this program. It is killed when this value is dropped.
+/// A child process that runs one test of this test program. The process is killed when this value is dropped.
 #[derive(Debug)]
 pub struct ChildTest {
     /// The process.
-    pub child: Child,
+    pub child: KilledChild,
     /// The standard output of the process.
     pub lines: BufReader<ChildStdout>,
 }
 
 impl ChildTest {
-    /// Starts a child process that runs the test with this name; [`child_role`] returns the role and the path there.
+    /// Starts a child process that runs the test with this name. In the child, [`child_role`] returns `role` and
+    /// `path`.
     ///
     /// # Panics
     /// Panics if the process cannot be started.
@@ -52,10 +55,10 @@ impl ChildTest {
             .spawn()
             .expect("the program of the test starts");
         let lines = BufReader::new(child.stdout.take().expect("it is a pipe"));
-        Self { child, lines }
+        Self { child: KilledChild(child), lines }
     }
 
-    /// Waits for the next number reported with a word.
+    /// Waits for the next number that the child reports under a word.
     ///
     /// # Panics
     /// Panics if the process ends before it reports one.
@@ -72,12 +75,12 @@ impl ChildTest {
 
     /// Kills the process.
     pub fn kill(&mut self) {
-        // The process may have ended already.
+        // Ignore the error: the process may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 
-    /// Kills the process, and returns for each word the highest number reported with it that was not read yet.
+    /// Kills the process. Returns, for each word, the highest number that was reported under it and not read yet.
     ///
     /// # Panics
     /// Panics if the output is not text.
@@ -85,14 +88,8 @@ impl ChildTest {
         self.kill();
         let mut rest = String::new();
         self.lines.read_to_string(&mut rest).expect("the output is text");
-        // The last line may be incomplete, because the process may have been killed while it wrote the line.
+        // The last line may be incomplete, because the process may have been killed while it was printing the line.
         let whole = rest.rsplit_once('\n').map_or("", |(whole, _)| whole);
         words.map(|word| whole.lines().filter_map(|line| number_after(line, word)).max())
-    }
-}
-
-impl Drop for ChildTest {
-    fn drop(&mut self) {
-        self.kill();
     }
 }

@@ -1,4 +1,4 @@
-//! An HTTP server of a test, which reads one request from each connection and answers it.
+//! An HTTP server for tests, which reads one request from each connection and answers it.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -6,17 +6,17 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-/// A request that a test received.
+/// A request that the HTTP server of a test received.
 #[derive(Clone, Debug)]
 pub struct HttpRequest {
-    /// The request line and the headers, in lower case.
+    /// The request line and the headers, converted to lower case.
     pub head: String,
-    /// The body.
+    /// The body of the request.
     pub body: String,
 }
 
 impl HttpRequest {
-    /// Reads a request; returns `None` if the connection ends before.
+    /// Reads a request from a connection; returns `None` if the connection ends before the request does.
     #[must_use]
     pub fn read(stream: &TcpStream) -> Option<Self> {
         let mut reader = BufReader::new(stream);
@@ -42,14 +42,14 @@ impl HttpRequest {
         value.unwrap_or_else(|| panic!("{name}: {}", self.head))
     }
 
-    /// Returns the body as JSON, or null.
+    /// Returns the body as JSON; null if it is not JSON.
     #[must_use]
     pub fn value(&self) -> Value {
         serde_json::from_str(&self.body).unwrap_or_default()
     }
 }
 
-/// Returns a response with which a connection ends; `headers` are further lines, each with its end.
+/// Returns a response after which the connection is closed; `headers` are further header lines, each with its line end.
 #[must_use]
 pub fn http_response(status: u16, headers: &str, body: &str) -> String {
     let length = body.len();
@@ -58,8 +58,8 @@ pub fn http_response(status: u16, headers: &str, body: &str) -> String {
     )
 }
 
-/// Serves HTTP at a free port of this machine until the test ends, on a thread for each connection; returns the URL
-/// without a path. `respond` returns the whole response to a request.
+/// Serves HTTP on a free port of this machine until the test ends; each connection has its own thread. Returns the URL
+/// of the server, without a path. `respond` returns the whole response to a request.
 ///
 /// # Panics
 /// Panics if no port is free.

@@ -3,7 +3,7 @@
 use std::ops::{Deref, DerefMut};
 use std::process::Child;
 
-/// A child process that is killed when this value is dropped.
+/// A child process of a test, which is killed when this value is dropped.
 #[derive(Debug)]
 pub struct KilledChild(pub Child);
 
@@ -23,7 +23,7 @@ impl DerefMut for KilledChild {
 
 impl Drop for KilledChild {
     fn drop(&mut self) {
-        // The process may have ended already.
+        // Ignore the error: the process may have ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

@@ -1,4 +1,4 @@
-//! HTTP at the level of bytes, and a proxy that cuts a connection.
+//! An HTTP request written as text, and a proxy that cuts a connection.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -24,8 +24,8 @@ pub async fn http_exchange(to: SocketAddr, head: &str, body: &str) -> String {
     response
 }
 
-/// Forwards bytes both ways, and returns the address to connect to. Cuts the first connection on which the server has
-/// sent more than `after` bytes, and no other; `cuts` counts the connections on which it has.
+/// Starts a proxy that forwards bytes in both directions, and returns its address. The proxy cuts one connection: the
+/// first on which the server has sent more than `after` bytes. `cuts` is greater than zero after that.
 ///
 /// # Panics
 /// Panics if no port is free.
@@ -42,19 +42,19 @@ pub async fn cutting_proxy(to: SocketAddr, after: usize, cuts: Arc<AtomicUsize>)
 }
 
 async fn forward(near: TcpStream, to: SocketAddr, after: usize, cuts: Arc<AtomicUsize>) {
-    let (mut asks, mut hears) = near.into_split();
+    let (mut from_client, mut to_client) = near.into_split();
     let far = TcpStream::connect(to).await.expect("the server listens");
-    let (mut answers, mut takes) = far.into_split();
-    let asking = tokio::spawn(async move { copy(&mut asks, &mut takes).await });
+    let (mut from_server, mut to_server) = far.into_split();
+    let requests = tokio::spawn(async move { copy(&mut from_client, &mut to_server).await });
     let (mut passed, mut piece) = (0, vec![0; 1000]);
-    while let Ok(read @ 1..) = answers.read(&mut piece).await {
+    while let Ok(read @ 1..) = from_server.read(&mut piece).await {
         passed += read;
         if passed > after && cuts.fetch_add(1, Ordering::SeqCst) == 0 {
             break;
         }
-        if hears.write_all(&piece[..read]).await.is_err() {
+        if to_client.write_all(&piece[..read]).await.is_err() {
             break;
         }
     }
-    asking.abort();
+    requests.abort();
 }

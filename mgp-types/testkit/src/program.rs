@@ -1,4 +1,4 @@
-//! Finds and builds the programs of `xtask/programs`, and examples.
+//! Finds and builds programs for tests: those of `xtask/programs`, and examples of packages.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -13,17 +13,7 @@ use std::process::Command;
 /// Panics if the programs cannot be built.
 #[must_use]
 pub fn program(name: &str) -> PathBuf {
-    let test = std::env::current_exe().expect("a test knows its own path");
-    let folder = test.ancestors().nth(2).expect("a test is two folders below the programs");
-    let path = folder.join(name).with_extension(std::env::consts::EXE_EXTENSION);
-    if !path.exists() {
-        let build = ["build", "--quiet", "--package", "mgp-programs", "--bins"];
-        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let release = folder.ends_with("release").then_some("--release");
-        let built = Command::new(cargo).args(build).args(release).status();
-        assert!(built.is_ok_and(|status| status.success()), "`{name}` does not build");
-    }
-    path
+    built("", name, &["--package", "mgp-programs", "--bins"])
 }
 
 /// Returns the path of an example of a package of this workspace; builds it if necessary.
@@ -32,15 +22,22 @@ pub fn program(name: &str) -> PathBuf {
 /// Panics if the example cannot be built.
 #[must_use]
 pub fn example(package: &str, name: &str) -> PathBuf {
+    built("examples", name, &["--package", package, "--example", name])
+}
+
+/// Returns the path of a program in a subfolder of the folder of the profile. If the program does not exist, runs
+/// `cargo build` with the given options.
+fn built(subfolder: &str, name: &str, options: &[&str]) -> PathBuf {
     let test = std::env::current_exe().expect("a test knows its own path");
-    let folder = test.ancestors().nth(2).expect("a test is two folders below the examples");
-    let path = folder.join("examples").join(name).with_extension(std::env::consts::EXE_EXTENSION);
+    let profile = test.ancestors().nth(2).expect("a test is two folders below that of its profile");
+    let path = profile.join(subfolder).join(name);
+    let path = path.with_extension(std::env::consts::EXE_EXTENSION);
     if !path.exists() {
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let release = folder.ends_with("release").then_some("--release");
-        let build = ["build", "-q", "-p", package, "--example", name];
-        let built = Command::new(cargo).args(build).args(release).status();
-        assert!(built.is_ok_and(|status| status.success()), "`{name}` does not build");
+        let release = profile.ends_with("release").then_some("--release");
+        let build =
+            Command::new(cargo).args(["build", "--quiet"]).args(options).args(release).status();
+        assert!(build.is_ok_and(|status| status.success()), "`{name}` does not build");
     }
     path
 }

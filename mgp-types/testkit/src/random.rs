@@ -1,11 +1,11 @@
 //! Pseudo-random numbers with a fixed seed.
 
-/// A `SplitMix64` generator, which returns the same numbers for the same seed.
+/// A `SplitMix64` generator of pseudo-random numbers; the same seed gives the same numbers.
 #[derive(Debug)]
 pub struct Random(pub u64);
 
 impl Random {
-    /// Returns a number below `bound`.
+    /// Returns the next number, which is below `bound`.
     ///
     /// # Panics
     /// Panics if `bound` is zero.

@@ -1,4 +1,4 @@
-//! A peer without an SDK that reads and writes lines of JSON.
+//! A peer without an SDK, which a test uses to write and read JSON messages as text.
 
 use std::time::Duration;
 
@@ -8,11 +8,11 @@ use tokio::io::{
 };
 use tokio::time::timeout;
 
-/// The time limit of waiting for a line.
+/// The default time limit for waiting for a line from the other end.
 const LINE_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// One end of a connection in memory, over which a test writes any message as client or server, and reads every message
-/// of the other end. All methods panic if the connection breaks.
+/// One end of a connection in memory, over which a test can write any message, as a client or a server. The test also
+/// reads every message of the other end. All methods panic if the connection breaks.
 #[derive(Debug)]
 pub struct RawPeer {
     lines: Lines<BufReader<ReadHalf<DuplexStream>>>,
@@ -44,14 +44,15 @@ impl RawPeer {
         self
     }
 
-    /// Sets the time limit of waiting for a line; `None` waits without a timer, which a paused clock could skip to.
+    /// Sets the time limit for waiting for a line. `None` waits without a timer: a paused clock would advance to the
+    /// timer, so the wait would end at once.
     #[must_use]
     pub fn with_line_timeout(mut self, line_timeout: Option<Duration>) -> Self {
         self.line_timeout = line_timeout;
         self
     }
 
-    /// Writes a raw line.
+    /// Writes a line of any text.
     pub async fn line(&mut self, text: &str) {
         self.writer.write_all(format!("{text}\n").as_bytes()).await.expect("the other end reads");
     }
@@ -110,12 +111,12 @@ impl RawPeer {
         self.read().await.expect("the other end keeps the connection open")
     }
 
-    /// Returns the response to a request; skips other messages.
+    /// Waits for the response to a request, and skips other messages.
     pub async fn response(&mut self, id: u64) -> Value {
         self.receive_until(id).await.pop().unwrap_or_default()
     }
 
-    /// Sends a request and returns its response; skips other messages.
+    /// Sends a request and returns its response. Messages that arrive before the response are skipped.
     pub async fn ask(&mut self, method: &str, params: Value) -> Value {
         let id = self.send(method, params).await;
         self.response(id).await
@@ -139,7 +140,7 @@ impl RawPeer {
         }
     }
 
-    /// Returns the next message of the other end with this method; skips other messages.
+    /// Waits for a message of the other end with this method, and skips other messages.
     pub async fn asked(&mut self, method: &str) -> Value {
         loop {
             let message = self.receive().await;
@@ -157,21 +158,21 @@ impl RawPeer {
         request
     }
 
-    /// Returns the most recent line that was received.
+    /// Returns the last line that was received.
     #[must_use]
     pub fn last_line(&self) -> &str {
         &self.last_line
     }
 }
 
-/// Returns the params of `initialize`.
+/// Returns the params of `initialize` for a revision and capabilities.
 #[must_use]
 pub fn hello(revision: &str, capabilities: &Value) -> Value {
     let client = json!({"name": "raw", "version": "1"});
     json!({"protocolVersion": revision, "capabilities": capabilities, "clientInfo": client})
 }
 
-/// Returns the `_meta` of a modern request.
+/// Returns the `_meta` of a modern request, with the capabilities of the client.
 #[must_use]
 pub fn modern_meta(capabilities: &Value) -> Value {
     json!({

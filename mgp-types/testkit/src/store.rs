@@ -1,4 +1,4 @@
-//! A store that waits or fails where a test needs it.
+//! A store in memory whose operations wait or fail as a test needs it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,14 +9,15 @@ use mgp_types::service::BoxFuture;
 use mgp_types::store::{Change, LoadedRecords, MemoryStore, PendingEvent, Store, StoreError};
 use tokio::sync::watch;
 
-/// The answer of a store to one operation.
+/// The future answer of a store to one operation.
 pub type StoreAnswer<T> = BoxFuture<'static, Result<T, StoreError>>;
 
 type Records = StoreAnswer<LoadedRecords>;
 type OnRead = dyn Fn(&FaultyStore, Option<u64>, Records) -> Records + Send + Sync;
 type OnCommit = dyn Fn(&FaultyStore, Change) -> StoreAnswer<u64> + Send + Sync;
 
-/// A store in memory; a test replaces the operations that are to wait or to fail. Clones share everything.
+/// A store in memory for tests. A test can replace operations, so that they wait or fail. Clones share the content and
+/// all settings.
 #[derive(Clone, Default)]
 pub struct FaultyStore {
     inner: MemoryStore,
@@ -29,13 +30,14 @@ pub struct FaultyStore {
 }
 
 impl FaultyStore {
-    /// Creates a store that works like `inner` until a method below changes it.
+    /// Creates a store that works like `inner` until one of the methods below changes an operation.
     #[must_use]
     pub fn new(inner: MemoryStore) -> Self {
         Self { inner, ..Self::default() }
     }
 
-    /// Creates a store that refuses changes of a space while it is set to fail.
+    /// Creates a store that refuses changes of the records in a space while [`is_failing`](Self::is_failing) returns
+    /// `true`.
     #[must_use]
     pub fn of_space(space: &'static str) -> Self {
         Self::default().on_commit(move |store, change| {
@@ -46,8 +48,8 @@ impl FaultyStore {
         })
     }
 
-    /// Passes the answer of each read to a function, which returns the answer for the reader. Its second argument is
-    /// the revision for a read of changes, and `None` for one of all records.
+    /// Passes the answer of each read to the function `answer`, which returns the answer for the reader. The second
+    /// argument of the function is the revision since which changes are read, or `None` if all records are read.
     #[must_use]
     pub fn on_read<F>(mut self, answer: F) -> Self
     where
@@ -57,7 +59,8 @@ impl FaultyStore {
         self
     }
 
-    /// Passes each change to a function that may commit it to the store in memory.
+    /// Passes each change to the function `commit` instead of the store in memory. The function may commit the change
+    /// to that store.
     #[must_use]
     pub fn on_commit<F>(mut self, commit: F) -> Self
     where
@@ -67,28 +70,28 @@ impl FaultyStore {
         self
     }
 
-    /// Blocks the thread that reads pending events for this time.
+    /// Makes each read of pending events block its thread for this time.
     #[must_use]
     pub fn pending_delay(mut self, delay: Duration) -> Self {
         self.pending_delay = delay;
         self
     }
 
-    /// Announces only the revisions that this receiver receives.
+    /// Makes the store announce only the revisions that this receiver gets, instead of its own.
     #[must_use]
     pub fn with_revision(mut self, revision: watch::Receiver<u64>) -> Self {
         self.revision = Some(revision);
         self
     }
 
-    /// Sets how long callers wait for an answer.
+    /// Sets the time for which callers wait for an answer of the store.
     #[must_use]
     pub fn with_answer_timeout(mut self, timeout: Duration) -> Self {
         self.answer_timeout = Some(timeout);
         self
     }
 
-    /// Returns the store in memory.
+    /// Returns the store in memory that executes the operations.
     #[must_use]
     pub fn inner(&self) -> &MemoryStore {
         &self.inner
@@ -114,7 +117,7 @@ impl FaultyStore {
     }
 }
 
-/// Returns the answer of a store that refuses an operation for the moment.
+/// Returns the answer of a store that is too busy for an operation.
 #[must_use]
 pub fn store_busy<T: Send + 'static>(reason: &'static str) -> StoreAnswer<T> {
     Box::pin(std::future::ready(Err(StoreError::Busy(reason))))

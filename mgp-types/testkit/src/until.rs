@@ -22,7 +22,7 @@ pub fn until<F: AsyncFnMut() -> bool>(what: &str, mut holds: F) -> impl Future<O
     }
 }
 
-/// Looks repeatedly until the first value is `true`, like [`until`]; the second value is shown otherwise.
+/// Calls `look` repeatedly until the first value that it returns is `true`, like [`until`].
 ///
 /// # Panics
 /// Panics with the second value if the first one is not `true` within 30 seconds of real time.

@@ -12,7 +12,8 @@ use mgp_types::{Nullable, RpcError, Timestamp};
 use proptest::prelude::*;
 use serde_json::{Map, Value};
 
-/// Words that occur in messages, so that random input is accepted beyond the first member that a decoder reads.
+/// Words that occur in messages, as names or as values. Random input is built from them, so that decoders accept more
+/// than its first member.
 #[rustfmt::skip]
 const WORDS: &[&str] = &[
     "jsonrpc", "2.0", "id", "method", "params", "result", "error", "code", "message", "data",
@@ -43,7 +44,7 @@ fn value() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Checks that a decoded value can be encoded, and that decoding the result gives the same value.
+/// Checks that a decoded value can be encoded, and that decoding the encoded value gives an equal value.
 fn again<T>(text: &str) -> Result<(), TestCaseError>
 where
     T: serde::Serialize + serde::de::DeserializeOwned + PartialEq + std::fmt::Debug,

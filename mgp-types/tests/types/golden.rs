@@ -7,7 +7,8 @@ use mgp_types::method::{Kind, methods};
 use mgp_types::spec::{check_example, normal_form};
 use serde_json::Value;
 
-/// The paths of maps. An unknown member in a map would be an entry, so the test adds none there.
+/// The ends of the paths of maps. In a map, an unknown member would be an entry, so the test adds no unknown members
+/// there.
 const MAPS: &[&str] = &["/grants", "/inputRequests", "/result/variables"];
 
 fn folder() -> PathBuf {
@@ -73,7 +74,7 @@ fn unknown_members_survive_everywhere() {
     }
 }
 
-/// Lists the objects inside a value.
+/// Adds the paths of all objects inside a value to `places`.
 fn objects(value: &Value, at: &str, places: &mut Vec<String>) {
     let members: Vec<(String, &Value)> = match value {
         Value::Object(members) => {

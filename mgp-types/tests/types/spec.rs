@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use mgp_types::spec::check_example;
 use serde_json::{Value, json};
 
-/// Checks that a golden message is refused if this member is missing or has a value of the wrong type.
+/// Checks that the golden message `name` is refused if this member is missing, or has a value of the wrong type.
 fn check(name: &str, member: &str) {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
     let text = std::fs::read_to_string(folder.join(name)).unwrap();

@@ -14,12 +14,12 @@ use mgp_types::mgp::AuditEvent;
 use mgp_types::store::{Change, Db, Store, StoreError};
 use tokio::time::Instant;
 
-/// The number of times that a writing process is killed.
+/// The number of times that the test kills a process that writes.
 const KILLS: u32 = 200;
 
 // === the child ===
 
-/// The entry point of the child processes; does nothing in a normal run.
+/// The entry point of the child processes. In a normal run of the tests, it does nothing.
 #[tokio::test]
 async fn child() {
     let Some((role, file)) = child_role() else { return };
@@ -29,12 +29,13 @@ async fn child() {
         "write" => write_until_killed(&db).await,
         "follow" => follow(&db).await,
         "hammer" => hammer(&db).await,
-        other => panic!("no role `{other}`"),
+        other => panic!("the role `{other}` is unknown"),
     }
     db.close().await;
 }
 
-/// Increments a number a hundred times while other processes do the same.
+/// Increments a stored number a hundred times. Other processes increment it at the same time, so a change that
+/// conflicts is tried again.
 async fn count(db: &Db) {
     for _ in 0..100 {
         loop {
@@ -53,8 +54,8 @@ async fn count(db: &Db) {
     }
 }
 
-/// Writes two records and an event per change, with eight changes at once, and reports each change that the store
-/// confirmed.
+/// Commits changes until the process is killed, always eight at once. Each change writes two records and an event.
+/// Reports each change that the store confirmed.
 async fn write_until_killed(db: &Db) {
     let first = number(db, "left").await + 1;
     for round in (first..).step_by(8) {
@@ -87,7 +88,7 @@ async fn number(db: &Db, key: &str) -> u64 {
     found.map_or(0, |record| record.value.unwrap().get().unwrap())
 }
 
-/// Writes a record again and again; one change is always queued while another one is being stored.
+/// Writes a record again and again, so that a change is always queued while another one is being stored.
 async fn hammer(db: &Db) {
     let write = || db.commit(Change::new().put("s", "hammer", Payload::null()));
     let (mut one, mut other) = (write(), write());
@@ -98,7 +99,7 @@ async fn hammer(db: &Db) {
     }
 }
 
-/// Commits a change in response to each new revision, and reports the revision of that change.
+/// Waits for ten new revisions, commits a change after each, and reports the revision of that change.
 async fn follow(db: &Db) {
     let mut news = db.revision();
     report("ready", *news.borrow());
@@ -142,7 +143,8 @@ async fn acknowledged_changes_survive_every_kill_and_no_change_is_partial() {
         assert!(numbered.eq((newest + 1..=kept).map(|number| (number, number.to_string()))));
         db.acknowledge("log", kept).await.unwrap();
         newest = kept;
-        // Half of the children open a file that a killed process left, the others open one that was closed.
+        // Close the store in every second round only. In the other rounds it is just dropped, so the next child can
+        // open the file while this process is still closing it.
         if kill % 2 == 0 {
             db.close().await;
         }
@@ -150,7 +152,7 @@ async fn acknowledged_changes_survive_every_kill_and_no_change_is_partial() {
     openings.sort();
     let worst = openings[openings.len() - 1];
     writeln!(stdout(), "{KILLS} kills, {newest} changes, worst opening {worst:?}").unwrap();
-    // The slowest 5 % are ignored, because a busy machine may cause single outliers.
+    // Ignore the slowest 5 % of the openings, because a busy machine may cause single outliers.
     let most = openings[openings.len() * 95 / 100];
     assert!(most < Duration::from_millis(100), "{most:?}, worst {worst:?}");
 }
@@ -160,7 +162,7 @@ fn write_and_kill(file: &Path, kill: u32) -> Option<u64> {
     let mut child = ChildTest::start("store_processes::child", "write", file);
     let mut acknowledged = None;
     if kill % 4 == 3 {
-        // With so short a delay, the process is usually killed while it opens the file.
+        // After so short a delay, the process is usually killed while it opens the file.
         std::thread::sleep(Duration::from_micros(fastrand::u64(..15_000)));
     } else {
         for _ in 0..fastrand::u32(1..60) {
@@ -201,7 +203,7 @@ async fn processes_that_count_together_lose_nothing() {
     }
     let loaded = db.load("count").await.unwrap();
     assert_eq!(loaded.records[0].value, Some(Payload::of(&300).unwrap()));
-    assert_eq!(loaded.revision, 300, "what conflicts takes no revision");
+    assert_eq!(loaded.revision, 300, "a change that conflicts takes no revision");
     db.close().await;
 }
 
@@ -217,7 +219,7 @@ async fn each_process_soon_sees_what_the_other_changed() {
         let begun = Instant::now();
         let mine = db.commit(Change::new().put("s", "yours", Payload::null())).await.unwrap();
         news.wait_for(|revision| *revision > mine).await.unwrap();
-        // The measured time covers both directions, so half of it is taken.
+        // The measured time covers a change in each direction, so take half of it.
         worst = worst.max(begun.elapsed() / 2);
         assert_eq!(other.wait_for("answered"), mine + 1);
         let changed = db.changes("s", mine).await.unwrap().records;

@@ -76,7 +76,7 @@ pub(crate) async fn stdio(o: &Options) -> Res<()> {
     Ok(())
 }
 
-/// Starts the server.
+/// Starts the server that the command line names, with this standard input and output.
 pub(crate) fn spawn(o: &Options, input: Stdio, output: Stdio) -> Res<Child> {
     let program = o.rest.first().ok_or("a server command is missing")?;
     let mut command = tokio::process::Command::new(program);

@@ -68,7 +68,7 @@ fn long(program: &Path) -> Outcome<Vec<Duration>> {
 /// each time.
 fn again(program: &Path) -> Outcome<Vec<Duration>> {
     let server = Server::start(program)?;
-    // Starts one call fewer than the server runs at once, so that the blocking call is not queued.
+    // The server runs 256 calls at once. Start one fewer, so that the blocking call is not queued.
     for id in 0..255 {
         server.call(1_000 + id, "sleep", 600_000)?;
     }

@@ -7,12 +7,12 @@ use crate::{
     run::{Context, Outcome},
 };
 
-/// The corpus in the shared material.
+/// The path of the labelled corpus in the shared material.
 const CORPUS: &str = "corpora/rpc_invalid.public.jsonl";
 /// The minimum share of corpus rows to which the server reacts as their labels require.
 const MIN_RATIO: f64 = 0.98;
 
-/// Runs the labelled rows for stdio.
+/// Sends the labelled rows for stdio to the echo server.
 pub(super) fn core_wire(options: &Options) -> Outcome<Verdict> {
     match shared(CORPUS) {
         Some(file) => Ok(judged(corpus::stdio(&file, &[])?)),

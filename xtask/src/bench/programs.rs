@@ -90,9 +90,7 @@ impl Programs {
             bare_http: server("bare hyper", "bare-http", &[]),
         })
     }
-}
 
-impl Programs {
     /// Restricts the load generator and the server to one common processor.
     ///
     /// With separate processors, a message sometimes has to wake the processor of its receiver. On a virtual machine,

@@ -36,7 +36,7 @@ impl Row {
         matches!(self.unit, "KiB" | "MiB")
     }
 
-    /// Returns the name and the unit.
+    /// Returns the title of the row: its name and unit.
     fn title(&self) -> String {
         format!("{} ({})", self.name, self.unit)
     }

@@ -35,7 +35,7 @@ pub(super) struct Row {
 }
 
 impl Row {
-    /// Returns the name and the unit.
+    /// Returns the title of the row: its name and unit.
     pub(super) fn title(&self) -> String {
         format!("{} ({})", self.name, self.unit)
     }

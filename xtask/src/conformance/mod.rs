@@ -17,6 +17,9 @@ use sets::{ALL, EXTENSIONS, Requirements, Scenarios, Set, Side};
 use std::path::PathBuf;
 use suite::{Suite, Tried};
 
+/// The failure if no set contains the scenario of `--only`.
+const UNKNOWN: &str = "there is no such scenario in these sets";
+
 /// Runs the sets of scenarios of one side or both; with `--only`, runs one scenario in the sets that contain it. With
 /// `--through-kernel`, runs the server scenarios against a kernel instead.
 pub(crate) fn conformance(flags: &Flags) -> Outcome {
@@ -27,7 +30,10 @@ pub(crate) fn conformance(flags: &Flags) -> Outcome {
     };
     if flags.has("--through-kernel") {
         let peer = Peer::named(flags.value("--peer"))?;
-        let (_, not) = through_kernel(&suite, peer, flags.value("--only"))?;
+        let (totals, not) = through_kernel(&suite, peer, flags.value("--only"))?;
+        if totals.is_empty() {
+            return Err(Failure::new(UNKNOWN));
+        }
         if not.is_empty() {
             return Ok(());
         }
@@ -55,7 +61,7 @@ pub(crate) fn conformance(flags: &Flags) -> Outcome {
         totals.push(Total::of(set, &requirements, &run));
     }
     if totals.is_empty() {
-        return Err(Failure::new("there is no such scenario in these sets"));
+        return Err(Failure::new(UNKNOWN));
     }
     for total in &totals {
         println!("{}", total.shown());

@@ -71,7 +71,7 @@ impl Summary {
     }
 }
 
-/// Divides two small counts.
+/// Returns the share of `part` in `whole`; both are small counts.
 #[expect(clippy::cast_precision_loss, reason = "counts of rows are small")]
 fn ratio(part: usize, whole: usize) -> f64 {
     part as f64 / whole as f64

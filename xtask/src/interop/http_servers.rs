@@ -107,6 +107,6 @@ fn talk(server: &Server, era: &str, mgp: Mgp, cell: &Cell, stage: &Stage) -> Out
     stays_plain(&seen, cell, mgp)?;
     let unknown = Call { tool: "no_such_tool", arguments: json!({}), ..call };
     let seen = unknown.make(cell, stage, "unknown", |_| {})?;
-    let said = seen.refusal().context("an unknown tool is refused")?;
-    Ok(format!("`echo` answers; an unknown tool: {}", short(&said)))
+    let refusal = seen.refusal().context("an unknown tool is refused")?;
+    Ok(format!("`echo` answers; an unknown tool: {}", short(&refusal)))
 }

@@ -116,10 +116,12 @@ impl Seen {
 
     /// Checks that the client reports this revision, and that the traffic shows it.
     pub(super) fn settled_on(&self, revision: &str) -> Outcome {
-        let (said, sent) = (&self.one("negotiated")?["revision"], self.traffic.revision());
-        if said == revision && sent.as_deref() == Some(revision) {
+        let (negotiated, sent) = (&self.one("negotiated")?["revision"], self.traffic.revision());
+        if negotiated == revision && sent.as_deref() == Some(revision) {
             return Ok(());
         }
-        Err(Failure::new(format!("settled on {said}, on the wire {sent:?}, expected {revision}")))
+        Err(Failure::new(format!(
+            "negotiated {negotiated}, on the wire {sent:?}, expected {revision}"
+        )))
     }
 }

@@ -1,5 +1,6 @@
-//! The conversation (cell) in which a server and a host that implement older drafts of MGP use each other through our
-//! kernel. The server streams, is cancelled, sends requests to the host, and publishes events.
+//! The cell of the interop table in which a server and a host that implement older drafts of MGP communicate through
+//! our kernel. The server streams a result, its call is cancelled, it sends requests to the host, and it publishes
+//! events.
 
 use super::{Cell, Ours, Quadrant, Stage, clients::at_home, pins::PYTHON_1};
 use crate::{

@@ -38,7 +38,7 @@ pub(crate) fn package() -> Outcome {
         let files: Vec<&str> = list.lines().collect();
         let mut found = missing_files(&files);
         found.extend(manifest_faults(package));
-        found.extend(unpacked_reads(&tree, folder, &names, &files));
+        found.extend(unpacked_reads(&tree, folder, &files));
         faults.extend(found.into_iter().map(|fault| format!("{name}: {fault}")));
     }
     println!("package: {} packages, {} faults", names.len(), faults.len());
@@ -79,24 +79,14 @@ fn manifest_faults(package: &Value) -> Vec<String> {
 }
 
 /// Returns a message for each file that is missing in a package although the package's sources read it at compile time.
-fn unpacked_reads(
-    tree: &Tree,
-    folder: &str,
-    names: &[(&str, String)],
-    files: &[&str],
-) -> Vec<String> {
-    let nested = |path: &str| {
-        names
-            .iter()
-            .any(|(_, other)| other.len() > folder.len() && path.starts_with(&format!("{other}/")))
-    };
+fn unpacked_reads(tree: &Tree, folder: &str, files: &[&str]) -> Vec<String> {
     let lib = format!("{folder}/src/lib.rs");
     let lib = tree.rust().iter().find(|source| source.path == lib);
     let mut missing = Vec::new();
     for source in tree.rust() {
         let Some(path) = source.path.strip_prefix(&format!("{folder}/")) else { continue };
         let doctest = lib.is_some_and(|lib| is_doctest(&lib.text, path));
-        if path.starts_with("src/") && !nested(&source.path) && !doctest {
+        if path.starts_with("src/") && !doctest {
             missing.extend(not_packed(source, path, files));
         }
     }

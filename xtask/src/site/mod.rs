@@ -209,7 +209,7 @@ mod tests {
         assert!(page.contains("href=\"../docs/console.html\" rel=\"prev\""), "{page}");
         assert!(!page.contains("src=\"http"));
         let data = search_data(&pages).unwrap();
-        assert!(data.contains("docs/notify.html#ways"));
+        assert!(data.contains("docs/notify.html#kinds-of-places"));
     }
 
     #[test]

@@ -84,6 +84,7 @@ impl Link {
     fn href(&self, from: &Path) -> String {
         let page = match self.target.extension() {
             Some(kind) if kind == "md" => self.target.with_extension("html"),
+            _ if root().join(&self.target).is_dir() => self.target.join("index.html"),
             _ => self.target.clone(),
         };
         let anchor = self.anchor.as_ref().map(|anchor| format!("#{anchor}")).unwrap_or_default();
@@ -217,5 +218,7 @@ mod tests {
         assert_eq!(link.target, Path::new("README.md"));
         assert_eq!(link.href(Path::new("docs/a.md")), "../README.html#try-it");
         assert!(Link::parse(Path::new("docs/a.md"), "https://example.com").is_none());
+        let folder = Link::parse(Path::new("docs/a.md"), "schema").unwrap();
+        assert_eq!(folder.href(Path::new("docs/a.md")), "../docs/schema/index.html");
     }
 }

@@ -17,7 +17,7 @@ pub(super) struct Entry {
     pub(super) file: PathBuf,
 }
 
-/// Reads the table of contents; returns an error if it does not contain every document in `docs/`.
+/// Reads the table of contents; returns an error if it lacks a document of `docs/` or has one that does not exist.
 pub(super) fn read() -> Outcome<Vec<Part>> {
     let text = fs::read_to_string(root().join("docs/SUMMARY.md")).context("docs/SUMMARY.md")?;
     let mut parts = vec![Part { title: String::new(), entries: Vec::new() }];
@@ -36,13 +36,16 @@ pub(super) fn read() -> Outcome<Vec<Part>> {
         let part = parts.last_mut().context("a part")?;
         part.entries.push(Entry { title: title.to_owned(), file });
     }
-    check_complete(&parts)?;
+    check(&parts)?;
     Ok(parts)
 }
 
-fn check_complete(parts: &[Part]) -> Outcome {
+fn check(parts: &[Part]) -> Outcome {
     let listed: BTreeSet<_> =
         parts.iter().flat_map(|part| &part.entries).map(|entry| &entry.file).collect();
+    if let Some(file) = listed.iter().find(|file| !root().join(file).is_file()) {
+        return Err(Failure::new(format!("docs/SUMMARY.md: dead link `{}`", file.display())));
+    }
     for entry in fs::read_dir(root().join("docs")).context("docs")? {
         let file = PathBuf::from("docs").join(entry.context("docs")?.file_name());
         let is_page = file.extension().is_some_and(|kind| kind == "md");
@@ -51,4 +54,18 @@ fn check_complete(parts: &[Part]) -> Outcome {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_without_a_file_is_refused() {
+        let mut parts = read().unwrap();
+        let file = PathBuf::from("docs/missing.md");
+        parts[0].entries.push(Entry { title: "Missing".to_owned(), file });
+        let refused = check(&parts).unwrap_err().to_string();
+        assert_eq!(refused, "docs/SUMMARY.md: dead link `docs/missing.md`");
+    }
 }

@@ -34,7 +34,7 @@ pub(super) fn method_literals(source: &Source) -> Vec<Violation> {
         .collect()
 }
 
-/// Returns a method name that is the whole string literal, or that the literal contains in quotes.
+/// Returns the method name in a string literal: the whole literal, or a part of it in quotes.
 fn method_in(literal: &str) -> Option<&str> {
     let quoted = literal.split('"').map(|part| part.trim_end_matches('\\'));
     quoted.into_iter().find(|part| {

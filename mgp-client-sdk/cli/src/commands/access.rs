@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use clap::{Args, Subcommand};
@@ -15,16 +16,15 @@ use mgp_types::mgp::{
 };
 use mgp_types::store::Db;
 use serde::Serialize;
-use std::sync::Arc;
 
 use super::default_policy;
 use super::known_names::{AcceptedNames, DID_YOU_MEAN, KERNEL_ID, KnownNames, without_force};
-use crate::args::ConfigArg;
-use crate::args::Global;
+use crate::args::{ConfigArg, Global};
 use crate::backend::{Backend, operator};
 use crate::exit::{CliResult, Failure};
 use crate::output::{ActionReport, Cell, Color, Output, Render, print, print_note};
 use crate::socket_hello::Intent;
+use crate::state_option::shell_word_or;
 use crate::{state, time_args};
 
 /// `mgp access`.
@@ -185,10 +185,10 @@ impl Render for QueryResult {
             let reason = format!("{} for {} of {}, by {source}", self.agent, tool, self.server);
             out.status_line(&Cell::from(permission.as_str()).color(color), &reason);
             if permission != "allow" {
-                out.hint(format!(
-                    "to allow it: `mgp access grant {} {} {tool}`",
-                    self.agent, self.server
-                ));
+                let agent = shell_word_or("AGENT", &self.agent);
+                let server = shell_word_or("SERVER", &self.server);
+                let tool = shell_word_or("TOOL", tool);
+                out.hint(format!("to allow it: `mgp access grant {agent} {server} {tool}`"));
             }
             return;
         }
@@ -354,7 +354,8 @@ impl Target {
         Self { agent: self.agent.clone(), server, tool }
     }
 
-    /// Refuses names that do not exist; returns a note if the tool cannot be checked.
+    /// Refuses names that seem to be mistyped, because no server, tool or agent has them. Returns a note if the tool
+    /// cannot be checked.
     async fn check(&self, known: &KnownNames) -> CliResult<Option<String>> {
         known.check_server(&self.server).await?;
         let tool = self.tool.as_ref().map(|tool| known.check_tool(&self.server, tool));
@@ -390,7 +391,7 @@ pub(crate) async fn revoke_entry(backend: &Backend, target: &Target) -> CliResul
     check_deleted(target, delete(backend, target, kind).await?)
 }
 
-/// Deletes the entries of a type about the target, and returns their number.
+/// Deletes the access entries of this type that are about the target, and returns their number.
 async fn delete(backend: &Backend, target: &Target, kind: EntryType) -> CliResult<u64> {
     let mut params = AccessRevokeParams::new(&*target.agent, &*target.server, kind);
     params.tool_name.clone_from(&target.tool);
@@ -402,14 +403,15 @@ fn check_deleted(target: &Target, deleted: u64) -> CliResult {
     if deleted > 0 {
         return Ok(());
     }
-    let Target { agent, server, .. } = target;
+    let agent = shell_word_or("AGENT", &target.agent);
+    let server = shell_word_or("SERVER", &target.server);
     Err(Failure::failed(format!(
         "there is no entry to revoke; see `mgp access query {agent} {server}`"
     )))
 }
 
-/// Returns the access entries of every known agent for every server. If the configuration has an error, the entries
-/// are returned all the same, so that they can be revoked, and `?` replaces each `default_policy` without a kernel.
+/// Returns the access entries of every known agent for every server. If the configuration has an error, the entries are
+/// still returned, so that they can be revoked; without a running kernel, each `default_policy` is then `?`.
 pub(crate) async fn matrix_of_all(
     global: &Global,
     sources: &Sources,
@@ -471,7 +473,8 @@ async fn entries(
             servers.map(|server| server.id.to_string()).collect::<Vec<_>>()
         }
     };
-    // The kernel's own tools have a reserved server id. No configured server has that id, but it is not a leftover.
+    // The kernel's own tools have a reserved server id. Entries with this id are not left over from a removed server,
+    // although no configured server has the id.
     let own = held.get(KERNEL_ID).filter(|held| !held.agents.is_empty());
     let own: Vec<String> = own.map(|_| KERNEL_ID.to_owned()).into_iter().collect();
     let is_left = |id: &String| !known.contains(id) && NameFlaw::check_server(id, []).is_ok();
@@ -515,7 +518,7 @@ fn server_access(
         match entry.tool_name.clone() {
             Some(tool) if allows => access.allowed.push(tool),
             Some(tool) => access.denied.push(tool),
-            // A denial overrides a grant.
+            // A denial of the whole server overrides a grant of it.
             None if access.whole == "deny" => {}
             None => access.whole = if allows { "allow" } else { "deny" },
         }

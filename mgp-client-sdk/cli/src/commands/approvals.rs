@@ -19,6 +19,9 @@ const WATCH_INTERVAL: Duration = Duration::from_millis(500);
 
 const HOUR: Duration = Duration::from_hours(1);
 
+/// The reason why a registration cannot be decided now, and the remedy.
+const NEEDS_KERNEL: &str = "registrations of servers are decided while a kernel runs; `mgp approvals watch` starts one, and asks";
+
 /// `mgp approvals`.
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum Approvals {
@@ -253,7 +256,12 @@ async fn execute(
 ) -> CliResult<Option<ActionReport>> {
     match approvals {
         Approvals::Ls | Approvals::Watch => {
-            print(global, &ApprovalList(backend.approvals(None).await?))?;
+            let all = backend.approvals(None).await?;
+            let has_registrations = all.iter().any(is_registration);
+            print(global, &ApprovalList(all))?;
+            if has_registrations && !backend.decides_registrations() {
+                print_note(global, &format!("mgp: {NEEDS_KERNEL}"));
+            }
             Ok(None)
         }
         Approvals::Show { id } => match backend.approvals(Some(id)).await?.into_iter().next() {
@@ -265,28 +273,10 @@ async fn execute(
                 "no approval has the id `{id}`; `mgp approvals ls` lists them"
             ))),
         },
-        Approvals::Approve(approval) => {
-            let mut params = approval.decision.params();
-            let granted = approval.grant.iter().map(|name| Permission::from(name.as_str()));
-            params.permissions = granted.collect();
-            approval.term.set(&mut params);
-            let asked = backend.approvals(Some(&approval.decision.id)).await?.into_iter().next();
-            if approval.term.once && asked.as_ref().is_some_and(is_permission) {
-                return Err(Failure::usage(
-                    "permissions are granted to a server, not to one call; leave out `--once`, or limit the grant with `--for 1h`",
-                ));
-            }
-            check_undecided(asked.as_ref(), Answer::Approve)?;
-            let approved = backend.approve(&params).await?;
-            if let Some(message) = &approved.message {
-                print_note(global, &format!("mgp: {message}"));
-            }
-            let effect = asked.and_then(|asked| effect(&asked, &params));
-            let report = ActionReport::new(&*approval.decision.id, &approved.status);
-            Ok(Some(report.with_explanation(effect)))
-        }
+        Approvals::Approve(approval) => approve(global, approval, backend).await.map(Some),
         Approvals::Deny(decision) => {
             let asked = backend.approvals(Some(&decision.id)).await?.into_iter().next();
+            check_kernel(backend, asked.as_ref())?;
             check_undecided(asked.as_ref(), Answer::Deny)?;
             let params = decision.params();
             backend.deny(&params).await?;
@@ -303,17 +293,57 @@ async fn execute(
     }
 }
 
+async fn approve(
+    global: &Global,
+    approval: &Approval,
+    backend: &Backend,
+) -> CliResult<ActionReport> {
+    let mut params = approval.decision.params();
+    let granted = approval.grant.iter().map(|name| Permission::from(name.as_str()));
+    params.permissions = granted.collect();
+    approval.term.set(&mut params);
+    let asked = backend.approvals(Some(&approval.decision.id)).await?.into_iter().next();
+    if approval.term.once && asked.as_ref().is_some_and(is_permission) {
+        return Err(Failure::usage(
+            "permissions are granted to a server, not to one call; leave out `--once`, or limit the grant with `--for 1h`",
+        ));
+    }
+    let is_other = asked.as_ref().is_some_and(|asked| !is_registration(asked));
+    if is_other && !params.permissions.is_empty() {
+        return Err(Failure::usage("only a registration is approved with `--grant`"));
+    }
+    check_kernel(backend, asked.as_ref())?;
+    check_undecided(asked.as_ref(), Answer::Approve)?;
+    let approved = backend.approve(&params).await?;
+    if let Some(message) = &approved.message {
+        print_note(global, &format!("mgp: {message}"));
+    }
+    let effect = asked.and_then(|asked| effect(&asked, &params));
+    let report = ActionReport::new(&*approval.decision.id, &approved.status);
+    Ok(report.with_explanation(effect))
+}
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Answer {
     Approve,
     Deny,
 }
 
+/// Fails if the request is a registration that this backend cannot decide about.
+fn check_kernel(backend: &Backend, asked: Option<&KernelApproval>) -> CliResult {
+    match asked.filter(|asked| is_registration(asked)) {
+        Some(asked) if !backend.decides_registrations() => {
+            Err(Failure::no_kernel(format!("`{}` is still open: {NEEDS_KERNEL}", asked.id)))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Fails if an operator has decided already, and the kernel would refuse another answer.
 fn check_undecided(asked: Option<&KernelApproval>, answer: Answer) -> CliResult {
-    let Some(asked) = asked.filter(|asked| asked.kind != "registration") else { return Ok(()) };
+    let Some(asked) = asked.filter(|asked| !is_registration(asked)) else { return Ok(()) };
     match asked.state.as_str() {
-        // An approval takes back the denial of a call.
+        // Accept the answer, because a denied call can still be approved.
         "denied" if answer == Answer::Approve && asked.kind == "call" => Ok(()),
         "approved" | "denied" | "used" | "settled" => Err(already_decided(asked)),
         _ => Ok(()),
@@ -335,6 +365,10 @@ pub(crate) fn already_decided(approval: &KernelApproval) -> Failure {
         text.extend([": ", reason]);
     }
     Failure::failed(text)
+}
+
+fn is_registration(asked: &KernelApproval) -> bool {
+    asked.kind == "registration"
 }
 
 fn is_permission(asked: &KernelApproval) -> bool {
@@ -393,7 +427,7 @@ async fn watch(global: &Global, backend: &Backend, is_interactive: bool) -> CliR
             seen.push(newest.id.clone());
             let known = seen.iter().chain(new.iter().map(|one| &one.id)).cloned().collect();
             answer(global, backend, newest, known).await?;
-            // Other calls may have asked in the meantime.
+            // Read the approvals again, because other calls may have begun to wait in the meantime.
             continue;
         }
         seen.extend(new.iter().map(|one| one.id.clone()));
@@ -445,7 +479,8 @@ async fn answer(
         };
         let outcome = match decided {
             Ok(outcome) => outcome,
-            // The approval may have been decided elsewhere in the meantime.
+            // The failure may be that another operator has decided about the approval in the meantime, so read the
+            // approval again.
             Err(failure) => {
                 let now = backend.approvals(Some(&id)).await.unwrap_or_default();
                 let is_denial = matches!(&*word, "n" | "no");
@@ -467,7 +502,7 @@ async fn typed_line(
     question: String,
     known: &mut Vec<String>,
 ) -> CliResult<String> {
-    // Reading from a terminal cannot be cancelled; an interrupt ends the process.
+    // Read on a separate thread, because reading from a terminal cannot be cancelled; an interrupt ends the process.
     let mut typing = tokio::task::spawn_blocking(move || prompt::line(&question));
     loop {
         let listed = async {
@@ -480,7 +515,7 @@ async fn typed_line(
             }
             all = listed => all,
         };
-        // If the kernel has ended, the next request after the answer reports it.
+        // Ignore an error here. If the kernel has ended, the next request after the person's answer reports it.
         for one in all.unwrap_or_default() {
             if one.state == "open" && !known.contains(&one.id) {
                 let agent = caller(&one);

@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::args::Global;
 use crate::exit::{CliResult, Failure};
 use crate::output::{
-    Cell, Color, Output, Render, plural, print, print_json_line, print_note, write_stdout,
+    Cell, Color, Output, Render, plural, print, print_json_line, print_note, print_row,
 };
 use crate::state;
 
@@ -28,7 +28,7 @@ const FOLLOW_INTERVAL: Duration = Duration::from_millis(500);
 /// The name of a second log, which a state folder can have from commands of earlier versions.
 const SIDE_LOG: &str = "beside";
 
-/// The number of records that are read for each line, because one call can have as many.
+/// The number of records that are read for each line to show, because one call can have as many records.
 const RECORDS_OF_CALL: usize = 5;
 
 /// The maximum number of columns of an actor or a target in a table. Both can be as long as a caller's token, and one
@@ -221,7 +221,7 @@ async fn print_all(global: &Global, export: &Export) -> CliResult {
 async fn search(global: &Global, query: &Query) -> CliResult {
     let filters = query.filters.resolve(global).await?;
     let mut reader = EventReader::open(global).await?;
-    // One more than asked for, to know whether there are more.
+    // Request one event more than the command shows, to know whether there are more.
     let limit = query.limit.get();
     let is_whole = is_whole(global, query.all, &filters);
     let wanted = limit.saturating_add(1);
@@ -252,18 +252,16 @@ async fn show_newest(global: &Global, tail: &Tail) -> CliResult {
         return print(global, &EventList(events));
     }
     if !reader.is_live() {
-        // Without a kernel there are no new events, and reading on would hold the lock of the state folder.
+        // Fail, because without a kernel there are no new events, and reading on would hold the lock of the state
+        // folder.
         return Err(Failure::no_kernel(
             "no kernel is running, so there are no new events; omit --follow, or start one with `mgp serve`",
         ));
     }
+    // Read the position of the newest record: records after it are new, even if no earlier record matches the filters.
+    let end = reader.newest(&Filters::default(), 1).await?;
     let events = reader.newest(&filters, records_to_read(tail.lines, is_whole)).await?;
-    let mut last = events.iter().filter_map(reader::number).max();
-    if tail.lines == 0 {
-        // No record was read, and the first one to show is the one after the newest.
-        let newest = reader.newest(&Filters::default(), 1).await?;
-        last = newest.iter().filter_map(reader::number).max();
-    }
+    let mut last = end.iter().chain(&events).filter_map(reader::number).max();
     let newest = entries(&events, is_whole);
     print_lines(global, &newest[newest.len().saturating_sub(tail.lines)..])?;
     loop {
@@ -275,12 +273,13 @@ async fn show_newest(global: &Global, tail: &Tail) -> CliResult {
     }
 }
 
-/// Returns whether each record is shown: in JSON, on request, and for one trace.
+/// Returns whether each record gets a line of its own: with `--json`, with `--all`, and if the events of one trace are
+/// requested.
 fn is_whole(global: &Global, all: bool, filters: &Filters) -> bool {
     global.json || all || filters.has_trace()
 }
 
-/// Returns the number of records that must be read to show this number of lines.
+/// Returns the number of records to read so that this number of lines can be shown.
 fn records_to_read(lines: usize, is_whole: bool) -> usize {
     if is_whole { lines } else { lines.saturating_mul(RECORDS_OF_CALL) }
 }
@@ -304,7 +303,7 @@ async fn newest(
     Ok((entries.into_iter().map(|entry| entry.event.clone()).collect(), details))
 }
 
-/// Prints a note if records were left out.
+/// Prints a note if records were left out because they are details of shown events.
 fn note_details(global: &Global, details: usize) {
     if details > 0 {
         let records = plural(details, "more record");
@@ -313,15 +312,7 @@ fn note_details(global: &Global, details: usize) {
 }
 
 fn print_lines(global: &Global, entries: &[Entry<'_>]) -> CliResult {
-    for Entry { event, .. } in entries {
-        if global.json {
-            print_json_line(event)?;
-            continue;
-        }
-        let line = row(event).map(|cell| cell.text().to_owned()).join("  ");
-        write_stdout(&(line.trim_end().to_owned() + "\n"))?;
-    }
-    Ok(())
+    entries.iter().try_for_each(|entry| print_row(global, entry.event, row(entry.event)))
 }
 
 async fn check(global: &Global, log: Option<&Path>) -> CliResult {
@@ -370,7 +361,7 @@ pub(crate) async fn verify_files(global: &Global) -> CliResult<VerifyResult> {
     Ok(verified)
 }
 
-/// Returns why the log of a state folder cannot be read.
+/// Returns a text about why the audit log of a state folder cannot be read.
 fn explain(folder: &Path, error: &FolderError) -> String {
     let has_log = folder.join("audit").is_dir();
     let folder = folder.display();
@@ -385,7 +376,7 @@ fn explain(folder: &Path, error: &FolderError) -> String {
     }
 }
 
-/// Returns the number of lost records that events of the log have, optionally only events since a time.
+/// Returns the number of lost audit records that events of the log report, optionally only events since a time.
 pub(crate) async fn lost_records(folder: &Path, since: Option<SystemTime>) -> CliResult<u64> {
     let files = Governance::log_files(folder).await?;
     let mut query = AuditQuery::new().event_type("dev.cloto.records_lost");

@@ -41,8 +41,8 @@ pub(crate) async fn run(global: &Global, complete: &Complete, program: Command) 
     let words: Vec<&str> = complete.words.iter().map(String::as_str).collect();
     let Some(kind) = kind_of_last(program, &words) else { return Ok(()) };
     let mut global = global.clone();
-    if let Some(at) = words.iter().position(|word| *word == "--state") {
-        global.state = words.get(at + 1).map(PathBuf::from);
+    if let Some(folder) = state_of(&words) {
+        global.state = Some(PathBuf::from(folder));
     }
     // A key press in the shell must not ask for a passphrase, and must not create the state folder.
     prompt::refuse_passphrases();
@@ -58,6 +58,17 @@ pub(crate) async fn run(global: &Global, complete: &Complete, program: Command) 
     let names = names.filter(|name| name.starts_with(begin) && name.chars().all(is_plain));
     let lines: String = names.take(MAX_NAMES).map(|name| name + "\n").collect();
     write_stdout(&lines)
+}
+
+/// Returns the value of the option `--state` in the words of a command line.
+fn state_of<'a>(words: &[&'a str]) -> Option<&'a str> {
+    let mut words = words.iter();
+    words
+        .find_map(|word| match word.strip_prefix("--state")? {
+            "" => Some(None),
+            rest => rest.strip_prefix('=').map(Some),
+        })?
+        .or_else(|| words.next().copied())
 }
 
 fn names(known: &KnownNames, kind: &NameKind) -> Vec<String> {
@@ -159,5 +170,12 @@ mod tests {
             check(line, None);
         }
         check("tools call a.b ", None);
+    }
+
+    #[test]
+    fn the_state_folder_is_read_in_both_forms_of_its_option() {
+        assert_eq!(state_of(&["--json", "--state", "/a b", "why", ""]), Some("/a b"));
+        assert_eq!(state_of(&["why", "--state=/a b", ""]), Some("/a b"));
+        assert_eq!(state_of(&["why", "--stateful=/a", ""]), None);
     }
 }

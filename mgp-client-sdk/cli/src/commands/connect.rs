@@ -2,18 +2,20 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
 use mgp_discovery::import::Host;
-use mgp_discovery::{Config, ServerConfig, Trust, nearest};
+use mgp_discovery::{Config, ServerConfig};
 use serde::Serialize;
 
 use super::grant::{self, GrantResult, NewAccess};
-use crate::args::ConfigArg;
-use crate::args::Global;
+use super::known_names::did_you_mean;
+use crate::args::{ConfigArg, Global};
 use crate::config_file::{self, ConfigFile};
+use crate::control;
 use crate::exit::{CliResult, Failure};
 use crate::hosts::{KnownHost, home};
 use crate::operator::admit_edit;
@@ -93,7 +95,7 @@ struct HostTarget {
     project: bool,
 }
 
-/// A host on the command line.
+/// A host as the command line names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum HostArg {
     Known(KnownHost),
@@ -156,6 +158,9 @@ pub(crate) struct ConnectResult {
     granted: Vec<GrantResult>,
     /// Servers that the agent may not use.
     not_granted: Vec<String>,
+    /// The advice on how mgp takes over the servers of `beside`.
+    #[serde(skip)]
+    advice: String,
 }
 
 impl Render for ConnectResult {
@@ -163,10 +168,7 @@ impl Render for ConnectResult {
         let agent = &self.agent;
         out.line(format!("{agent} will start mgp ({})", self.file.display()));
         if let Some(backup) = &self.backup {
-            out.line(format!(
-                "the previous file is in {}; the newest ten are kept",
-                backup.display()
-            ));
+            out.line(config_file::backup_line(backup));
         }
         if self.portable_names {
             out.hint(portable_names_note(agent));
@@ -185,16 +187,14 @@ impl Render for ConnectResult {
         if !self.beside.is_empty() {
             let names = self.beside.join(", ");
             out.line(format!("not governed, because the host still starts them itself: {names}"));
-            out.hint(format!(
-                "`mgp import {agent} --apply` copies those that mgp does not have yet, `mgp connect {agent} --replace` takes them out there"
-            ));
+            out.hint(&self.advice);
         }
         out.line("next: restart the host");
     }
 }
 
 impl HostTarget {
-    /// Returns the target for a file: the host to which its path belongs, or the generic host.
+    /// Returns the target for a file: the known host to which the path of the file belongs, or else the generic host.
     fn of_file(file: &Path) -> Self {
         let host = KnownHost::from_file(file).map_or(HostArg::Generic, HostArg::Known);
         Self { host, file: Some(file.to_owned()), project: false }
@@ -274,7 +274,7 @@ fn with_links_resolved(file: &Path) -> PathBuf {
     }
 }
 
-/// The planned change of a host's file.
+/// The planned change of a host's file, and the values from which the change can be undone.
 struct Change {
     /// The text of the file without the entry of mgp, and with all entries that the host itself had.
     base: String,
@@ -306,7 +306,8 @@ impl Change {
         let table = &connect.target.table(syntax, now);
         let of_table = syntax.members(now, table).map_err(unchanged)?;
         let is_connected = of_table.iter().any(|(name, _)| name == ENTRY);
-        // The host may have removed the entry of mgp, but not its file; the record then still has the removed servers.
+        // Read the record even if the host has removed the entry of mgp but not its file, because the record still has
+        // the servers that mgp removed.
         let record = Record::read(global, file)?.filter(|_| text.is_some());
         // Plan the change from the file as it was before mgp was connected, so that connecting twice has the same
         // result as once.
@@ -316,7 +317,8 @@ impl Change {
         let is_exact = restored.as_ref().is_some_and(|restored| restored.is_exact);
         let base = match restored {
             Some(restored) => restored.text.unwrap_or_default(),
-            // An entry without a record was written by hand, or is in the records of another state folder.
+            // Remove an entry of mgp that has no record: it was written by hand, or is in the records of another state
+            // folder.
             None if is_connected && starts_mgp == Some(true) => {
                 record::without_mgp(syntax, table, now).map_err(unchanged)?
             }
@@ -330,7 +332,7 @@ impl Change {
         if connect.replace {
             entries.extend(present.iter().map(|one| (one.path.clone(), one.name.clone())));
         }
-        // If an entry of another server has mgp's name, `mgp disconnect` puts it back.
+        // Also take an entry of another server with mgp's name out of the file; `mgp disconnect` puts it back.
         entries.push((table.clone(), ENTRY.to_owned()));
         let (bare, taken) = record::take(syntax, base.clone(), entries).map_err(unchanged)?;
         let entry = serde_json::to_string_pretty(&entry::entry(global, connect, agent)?)?;
@@ -359,7 +361,7 @@ impl Change {
         }
         prepare(file, text)?;
         let backup = text.map(|text| config_file::write_backup(file, text)).transpose();
-        let backup = backup.map_err(|error| unwritable(file, &error))?;
+        let backup = backup.map_err(|error| Failure::unwritable(file, &error))?;
         let is_base = text.unwrap_or_default() == self.base;
         let before = match self.record {
             _ if is_base => backup.clone(),
@@ -375,10 +377,11 @@ impl Change {
             let texts = (text, Some(&*self.after));
             undo::remember(global, run, file, texts, previous.clone(), backup.clone())?;
             check_unchanged(file, text)?;
-            replace_file(file, &self.after).map_err(|error| unwritable(file, &error))
+            replace_file(file, &self.after).map_err(|error| Failure::unwritable(file, &error))
         };
         if let Err(failure) = apply() {
-            // A record that remains does no harm: the file is still as it was before the change.
+            // If this record cannot be removed, it does no harm, because the host's file is still as it was before the
+            // change.
             let _ = undo::forget(global, &unwritten, file);
             let _ = Record::write(global, file, previous);
             return Err(failure);
@@ -397,14 +400,14 @@ pub(crate) async fn run(global: &Global, connect: &Connect) -> CliResult {
     let config = config(global, connect).await?;
     let servers = chosen(connect, &config, &change)?;
     admit_edit(global, &connect.config).await?;
-    // If the folder cannot be used, no file is written.
+    // Create the state folder first: if it cannot be used, no file is written.
     state::create_folder(global)?;
     // Ask the person before any file is written.
     let own = ConfigFile::open(connect.config.file_to_edit()?)?;
     let interactive = interactive(global, connect, &own, agent)?;
     let needs_portable_names =
         !known.is_some_and(KnownHost::rewrites_names) && own.lacks_portable_names(agent);
-    own.set_agent(agent, interactive, needs_portable_names)?;
+    let is_configured = own.set_agent(agent, interactive, needs_portable_names)?;
     let mut connected = ConnectResult {
         agent: agent.to_owned(),
         file: file.clone(),
@@ -415,8 +418,9 @@ pub(crate) async fn run(global: &Global, connect: &Connect) -> CliResult {
         beside: change.beside.clone(),
         granted: Vec::new(),
         not_granted: Vec::new(),
+        advice: connect.advice(&file),
     };
-    // A grant for a server that the user names covers all of its tools.
+    // Do not limit the tools of servers that the user names: such a grant covers all tools of a server.
     let is_named = !connect.grant.is_empty();
     let tools = if is_named { BTreeMap::new() } else { present::tools(&change.present) };
     let backup = &mut connected.backup;
@@ -426,6 +430,11 @@ pub(crate) async fn run(global: &Global, connect: &Connect) -> CliResult {
     };
     if servers.is_empty() {
         switch()?;
+        // Reload only if this command has changed the configuration, because a reload also applies changes by other
+        // programs.
+        if is_configured {
+            control::reload(global).await;
+        }
     } else {
         let access =
             NewAccess { agent: agent.to_owned(), servers, tools, because: "mgp connect".into() };
@@ -433,11 +442,11 @@ pub(crate) async fn run(global: &Global, connect: &Connect) -> CliResult {
         connected.granted =
             grant::grant_access(global, &config, vec![access], check, switch).await?;
     }
-    connected.not_granted = grant::not_granted(global, agent, &config.servers).await?;
+    connected.not_granted = grant::not_granted(global, agent, &config).await?;
     print(global, &connected)
 }
 
-/// Returns the servers to which the agent gets access.
+/// Returns the configured servers to which `mgp connect` gives the agent access.
 fn chosen<'a>(
     connect: &Connect,
     config: &'a Config,
@@ -446,14 +455,14 @@ fn chosen<'a>(
     if connect.no_grant {
         return Ok(Vec::new());
     }
-    if connect.grant == ["all"] {
+    if connect.grant.iter().any(|id| id == "all") {
         return Ok(config.servers.iter().collect());
     }
     let named = connect.grant.iter().map(|id| {
         config.server(id).ok_or_else(|| {
             let known = config.servers.iter().map(|server| server.id.as_str());
-            let near = nearest(id, known).map(|near| format!("; did you mean `{near}`?"));
-            Failure::failed(format!("there is no server `{id}`{}", near.unwrap_or_default()))
+            let near = did_you_mean(id, known).unwrap_or_default();
+            Failure::failed(format!("there is no server `{id}`{near}"))
         })
     });
     let named: Vec<&ServerConfig> = named.collect::<CliResult<_>>()?;
@@ -465,9 +474,12 @@ fn chosen<'a>(
 fn read(file: &Path) -> CliResult<Option<String>> {
     let failed = |error| Failure::failed(format!("`{}` cannot be read: {error}", file.display()));
     match fs::metadata(file) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) if error.kind() == ErrorKind::NotFound && file.is_symlink() => {
+            Err(Failure::dangling(file))
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(failed(error)),
-        // Check this first, because opening a named pipe would block.
+        // Check the kind of the file before reading it, because opening a named pipe would block.
         Ok(metadata) if !metadata.is_file() => {
             Err(Failure::failed(format!("`{}` is not a plain file", file.display())))
         }
@@ -508,23 +520,21 @@ fn write(file: &Path, before: Option<&str>, after: &str) -> CliResult<Option<Pat
         return Ok(None);
     }
     prepare(file, before)?;
-    config_file::replace_with_backup(file, before, after).map_err(|error| unwritable(file, &error))
+    config_file::replace_with_backup(file, before, after)
+        .map_err(|error| Failure::unwritable(file, &error))
 }
 
-/// Creates the folder of a file; fails if the file has another text by now.
+/// Creates the folder of a file. Fails if the text of the file is no longer `before`.
 fn prepare(file: &Path, before: Option<&str>) -> CliResult {
     check_unchanged(file, before)?;
     if let Some(folder) = file.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-        fs::create_dir_all(folder).map_err(|error| unwritable(file, &error))?;
+        fs::create_dir_all(folder).map_err(|error| Failure::unwritable(file, &error))?;
     }
     Ok(())
 }
 
-fn unwritable(file: &Path, error: &std::io::Error) -> Failure {
-    Failure::failed(format!("`{}` cannot be written: {error}", file.display()))
-}
-
-/// Fails if the file has another text by now: a host may change it while the command waits for the person's answer.
+/// Fails if the text of the file is no longer `before`: a host may change the file while the command waits for the
+/// person's answer.
 fn check_unchanged(file: &Path, before: Option<&str>) -> CliResult {
     if read(file)?.as_deref() == before {
         return Ok(());
@@ -536,7 +546,7 @@ fn check_unchanged(file: &Path, before: Option<&str>) -> CliResult {
 /// Reads the configuration; if it cannot be read, prints a note and returns an empty configuration, so that nothing is
 /// granted.
 async fn config(global: &Global, connect: &Connect) -> CliResult<Config> {
-    let trust = Trust::new(std::sync::Arc::new(state::db(global).await?));
+    let trust = state::trust(global).await?;
     let config = match connect.config.sources().load(&trust).await {
         Ok(loaded) => loaded.config,
         Err(error) => {

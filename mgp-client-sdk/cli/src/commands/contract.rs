@@ -113,9 +113,9 @@ pub(crate) async fn run(global: &Global, contract: &Contract) -> CliResult {
             let text = write_spec(title, &tools);
             match out {
                 None => write_stdout(&text),
-                Some(file) => replace_file(file, &text).map_err(|error| {
-                    Failure::failed(format!("`{}` cannot be written: {error}", file.display()))
-                }),
+                Some(file) => {
+                    replace_file(file, &text).map_err(|error| Failure::unwritable(file, &error))
+                }
             }
         }
         Contract::Lint { source, strict } => lint::run(global, source, *strict).await,

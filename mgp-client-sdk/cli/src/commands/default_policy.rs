@@ -1,8 +1,6 @@
 //! The `default_policy` of a server, which decides if no access entry does.
 
-use std::sync::Arc;
-
-use mgp_discovery::{Config, Sources, Trust};
+use mgp_discovery::{Config, Sources};
 use mgp_types::mgp::{AccessPermission, AccessQueryParams, AccessSource, DefaultPolicy};
 
 use crate::args::Global;
@@ -20,7 +18,7 @@ pub(super) async fn resolve(
     if let Some(decided) = of_kernel(server, backend).await? {
         return Ok(decided);
     }
-    let trust = Trust::new(Arc::new(state::db(global).await?));
+    let trust = state::trust(global).await?;
     Ok(match Sources::from_env().load(&trust).await {
         Ok(loaded) => of_config(&loaded.config, server),
         Err(error) => {
@@ -34,7 +32,8 @@ pub(super) async fn resolve(
 /// configuration files than this command; `None` without a kernel, or if an entry for every agent decides.
 pub(super) async fn of_kernel(server: &str, backend: &Backend) -> CliResult<Option<&'static str>> {
     let Backend::Kernel(_) = backend else { return Ok(None) };
-    // No agent and no tool has the name `?`, so only an entry for every agent can decide before the default policy.
+    // No agent and no tool has the name `?`. So, besides the `default_policy`, only an entry for every agent can decide
+    // about this query.
     let mut params = AccessQueryParams::new("?", server);
     params.tool_name = Some("?".to_owned());
     let result = backend.query(params).await?;

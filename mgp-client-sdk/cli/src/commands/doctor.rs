@@ -1,5 +1,6 @@
 //! The command `mgp doctor`: checks the installation and names a remedy for each problem.
 
+use std::path::Path;
 use std::time::Duration;
 
 use clap::Args;
@@ -9,8 +10,7 @@ use std::sync::Arc;
 
 use super::known_names::{disabled, no_server, unknown_limited_agents};
 use super::probe::Prober;
-use crate::args::ConfigArg;
-use crate::args::Global;
+use crate::args::{ConfigArg, Global};
 use crate::exit::{CliResult, Failure};
 use crate::output::{plural, print};
 use crate::{state as state_folder, time_args};
@@ -47,6 +47,11 @@ pub(crate) struct Doctor {
     config: ConfigArg,
 }
 
+/// Runs all checks, and prints the report. The order matters, because later checks need what earlier ones read: the
+/// store with the approvals, then the configuration, then the running kernel.
+///
+/// If servers are named on the command line, `select` deletes the findings about other servers from the checks so far.
+/// A check that runs after it must be limited to the selected servers.
 pub(crate) async fn run(global: &Global, doctor: &Doctor) -> CliResult {
     let mut checks = Vec::new();
     let (of_state, store) = state::check(global).await;
@@ -64,7 +69,8 @@ pub(crate) async fn run(global: &Global, doctor: &Doctor) -> CliResult {
     let reports = server::check(global, prober, &selected.config, &running).await;
     checks.extend(running.check_variables(&selected.config));
     let broken = &selected.broken;
-    // If servers are named on the command line, only these servers are checked.
+    // Run the following checks only if no servers are named on the command line, because they are about more than
+    // single servers.
     if doctor.server.is_empty() {
         let servers = &selected.config.servers;
         let ids = servers.iter().map(|server| server.id.as_str());
@@ -124,7 +130,8 @@ struct Selected {
     broken: Vec<String>,
 }
 
-/// Selects the servers named on the command line, or all servers.
+/// Selects the servers named on the command line, or all servers. Deletes the `checks` about servers that are not
+/// selected.
 fn select(
     doctor: &Doctor,
     loaded: Option<LoadedConfig>,
@@ -186,7 +193,12 @@ async fn check_config(
             Check::new("config", Level::Warn, what).with_fix("read it, then run `mgp trust`"),
         );
     }
-    let files: Vec<_> = sources.files().filter(|file| file.exists()).collect();
+    let unapproved = loaded.unapproved.as_ref().map(|project| &project.file);
+    let is_used = |file: &&Path| {
+        file.exists()
+            && dunce::canonicalize(file).ok().as_ref().is_none_or(|real| Some(real) != unapproved)
+    };
+    let files: Vec<_> = sources.files().filter(is_used).collect();
     let count = loaded.config.servers.len() + loaded.broken.len();
     if count == 0 {
         let what = "no servers are configured";

@@ -11,9 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::args::Global;
 use crate::exit::CliResult;
-use crate::output::{
-    Cell, Color, Output, Render, plural, print, print_json_line, print_note, write_stdout,
-};
+use crate::output::{Cell, Color, Output, Render, plural, print, print_note, print_row};
 use crate::{control, time_args};
 
 const FOLLOW_INTERVAL: Duration = Duration::from_millis(250);
@@ -131,7 +129,7 @@ pub(crate) async fn run(global: &Global, events: &Events) -> CliResult {
     params.limit = Some(events.lines);
     let (mut rows, mut next) = page(global, &client, &params).await?;
     if events.lines == 0 {
-        // The kernel returns at least one event; only the position after it is needed.
+        // The kernel returns at least one event even for a limit of zero. Only the position after the event is needed.
         rows.clear();
     }
     if !events.follow {
@@ -167,13 +165,5 @@ async fn page(
 }
 
 fn print_lines(global: &Global, rows: &[EventRow]) -> CliResult {
-    for row in rows {
-        if global.json {
-            print_json_line(row)?;
-            continue;
-        }
-        let line = row.cells().map(|cell| cell.text().to_owned()).join("  ");
-        write_stdout(&(line.trim_end().to_owned() + "\n"))?;
-    }
-    Ok(())
+    rows.iter().try_for_each(|row| print_row(global, row, row.cells()))
 }

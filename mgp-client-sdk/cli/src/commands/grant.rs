@@ -7,8 +7,6 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use futures_util::StreamExt as _;
-use futures_util::stream::FuturesUnordered;
 use mgp_discovery::import::ToolLimit;
 use mgp_discovery::{Config, KernelConfig, ServerConfig};
 use mgp_security::{Assessment, DefinitionState, Governance, ServerPolicy};
@@ -21,10 +19,10 @@ use super::default_policy;
 use super::probe::{ProbeError, ProbedServer, Prober};
 use crate::args::Global;
 use crate::backend::{Backend, PermissionDecision};
-use crate::exit::CliResult;
-use crate::output::{Output, Progress, plural};
+use crate::exit::{CliResult, Failure};
+use crate::output::{Output, plural};
 use crate::signals::Signals;
-use crate::socket_hello::Intent;
+use crate::socket_hello::{Intent, check_agent_name};
 use crate::state;
 
 mod limit;
@@ -66,7 +64,7 @@ pub(super) struct GrantResult {
 }
 
 impl GrantResult {
-    /// Returns the server if it could not be started.
+    /// Returns the id of the server if the server could not be started.
     pub(super) fn failed_server(&self) -> Option<&str> {
         self.tools.is_none().then_some(&*self.server)
     }
@@ -107,8 +105,8 @@ impl GrantResult {
         }
     }
 
-    /// Returns whether another agent got the same. The approved permissions are not compared, because each is approved
-    /// only once for all agents.
+    /// Returns whether another agent got the same grants. The approved permissions are not compared, because each is
+    /// approved only once for all agents.
     fn is_like(&self, other: &Self) -> bool {
         self.server == other.server
             && self.limits() == other.limits()
@@ -117,7 +115,7 @@ impl GrantResult {
             && self.error == other.error
     }
 
-    /// Writes this result, together with the results that are like it.
+    /// Writes this result, together with the results of other agents that got the same grants.
     fn render(&self, group: &[&Self], out: &mut Output) {
         let agents: Vec<&str> = group.iter().map(|one| one.agent()).collect();
         let mut parts = vec![format!("access for {}", agents.join(", "))];
@@ -137,7 +135,7 @@ impl GrantResult {
         }
     }
 
-    /// Returns what still needs a person, and the failures.
+    /// Returns what a person still has to do or decide, and the failures.
     fn findings(&self) -> Vec<String> {
         let Self { server, asked, confirmed, proposed, tools, waiting, error, .. } = self;
         let mut findings = Vec::new();
@@ -173,7 +171,7 @@ impl GrantResult {
         findings
     }
 
-    /// Returns descriptions of what the agent did not get.
+    /// Returns descriptions of the access that the agent did not get.
     fn limits(&self) -> Vec<String> {
         let limit = match &self.only_tools {
             Some(tools) => ToolLimit::Only(tools.clone()),
@@ -191,7 +189,7 @@ impl GrantResult {
 /// The note on a grant of single tools; only a grant of the whole server includes its resources and prompts.
 const NO_RESOURCES: &str = "its resources and prompts are not granted";
 
-/// The servers to which an agent gets access.
+/// An agent, and the servers and tools to which it gets access.
 pub(super) struct NewAccess<'a> {
     pub(super) agent: String,
     pub(super) servers: Vec<&'a ServerConfig>,
@@ -223,30 +221,56 @@ pub(super) async fn grant_access(
     write: impl FnOnce() -> CliResult,
     switch: impl FnOnce() -> CliResult,
 ) -> CliResult<Vec<GrantResult>> {
+    wanted.iter().try_for_each(|wanted| check_agent(&wanted.agent))?;
     let backend = Backend::open(global, Intent::Change).await?;
     for wanted in &mut wanted {
         wanted.servers = limit::to_change(global, &backend, wanted).await?;
     }
-    // Starting servers takes time, during which a kernel must be able to lock the folder.
+    // Release the state folder while servers are being started, because a kernel must be able to lock it.
     backend.close().await?;
     let governance = Governance::builder().build();
     let probed = probe_each(global, &config.kernel, &governance, &wanted).await?;
     // From this line on, no signal of `Signals` ends the process, so that all changes are completed.
     let _signals = Signals::new()?;
     let backend = Backend::open(global, Intent::Change).await?;
+    let granted = grant_all(&backend, &governance, &wanted, &probed, write).await;
+    // Close the backend even after a failure, because closing writes the changes to disk.
+    backend.close().await?;
+    let granted = granted?;
+    switch()?;
+    Ok(granted)
+}
+
+/// Refuses a name that no access entry can have. `*` means every agent, and `group:NAME` a group.
+fn check_agent(agent: &str) -> CliResult {
+    match agent.strip_prefix("group:").unwrap_or(agent) {
+        "*" => Ok(()),
+        name => check_agent_name(name).map(drop).map_err(Failure::usage),
+    }
+}
+
+/// The results of starting servers to read their tools, by the ids of the servers.
+type Probes = HashMap<ServerId, Result<ProbedServer, ProbeError>>;
+
+/// Calls `write`, and then grants the agents access to the servers.
+async fn grant_all(
+    backend: &Backend,
+    governance: &Governance,
+    wanted: &[NewAccess<'_>],
+    probed: &Probes,
+    write: impl FnOnce() -> CliResult,
+) -> CliResult<Vec<GrantResult>> {
     write()?;
-    // A running kernel must know the new servers before it can decide about them.
+    // Reload the configuration, because a running kernel must know the new servers before it can decide about them.
     backend.reload().await;
     let mut all = Vec::new();
-    for wanted in &wanted {
+    for wanted in wanted {
         for server in &wanted.servers {
             if let Some(probed) = probed.get(&server.id) {
-                all.push(grant_server(&backend, &governance, wanted, server, probed).await?);
+                all.push(grant_server(backend, governance, wanted, server, probed).await?);
             }
         }
     }
-    backend.close().await?;
-    switch()?;
     Ok(all)
 }
 
@@ -254,15 +278,18 @@ pub(super) async fn grant_access(
 pub(super) async fn not_granted(
     global: &Global,
     agent: &str,
-    servers: &[ServerConfig],
+    config: &Config,
 ) -> CliResult<Vec<String>> {
     let backend = Backend::open(global, Intent::Read).await?;
     let mut left = Vec::new();
-    for server in servers {
+    for server in &config.servers {
         let id = server.id.as_str();
         let result = backend.query(AccessQueryParams::new(agent, id)).await?;
-        let has_entry = result.entries.into_iter().next().is_some();
-        if !has_entry && default_policy::resolve(global, id, &backend).await? != "allow" {
+        if !result.entries.is_empty() {
+            continue;
+        }
+        let decided = default_policy::of_kernel(id, &backend).await?;
+        if decided.unwrap_or_else(|| default_policy::of_config(config, id)) != "allow" {
             left.push(id.to_owned());
         }
     }
@@ -270,33 +297,24 @@ pub(super) async fn not_granted(
     Ok(left)
 }
 
-/// Starts each server once, several at a time.
+/// Starts each server once to read its tools, several servers at a time.
 async fn probe_each(
     global: &Global,
     kernel: &KernelConfig,
     governance: &Governance,
     wanted: &[NewAccess<'_>],
-) -> CliResult<HashMap<ServerId, Result<ProbedServer, ProbeError>>> {
+) -> CliResult<Probes> {
     let servers = wanted.iter().flat_map(|wanted| &wanted.servers);
     let servers: BTreeMap<&str, &ServerConfig> =
         servers.map(|server| (server.id.as_str(), *server)).collect();
     for server in servers.values() {
         governance.policies().set(server.id.clone(), policy(server));
     }
+    let servers: Vec<&ServerConfig> = servers.into_values().collect();
     let prober = Prober::new(None, kernel, &state::folder(global)?);
-    let mut probes: FuturesUnordered<_> = servers
-        .values()
-        .map(|server| async {
-            (server.id.clone(), prober.probe(server, governance.definitions()).await)
-        })
-        .collect();
-    let mut progress = Progress::new(global, "checking servers", servers.len());
-    let mut probed = HashMap::new();
-    while let Some((id, one)) = probes.next().await {
-        progress.step();
-        probed.insert(id, one);
-    }
-    Ok(probed)
+    let probed = prober.probe_all(global, &servers, governance.definitions()).await;
+    let ids = servers.iter().map(|server| server.id.clone());
+    Ok(ids.zip(probed).filter_map(|(id, probed)| Some((id, probed?))).collect())
 }
 
 async fn grant_server(
@@ -311,7 +329,7 @@ async fn grant_server(
     let excess = limit::grant_tools(backend, wanted, server).await?;
     let (needed, confirmed, proposed, tools, mut error) = match probed {
         Ok(probed) => {
-            // A running kernel records tool definitions when it connects to the server.
+            // Record the tool definitions if no kernel runs. A running kernel does so when it connects to the server.
             if let Backend::Folder(state, _) = backend {
                 state.definitions().observe(&server.id, &probed.raw).await?;
             }
@@ -324,7 +342,7 @@ async fn grant_server(
             (needed, dangerous.count(), proposed, Some(probed.tools.len()), None)
         }
         Err(error) => {
-            // This fails in a kernel with another configuration, which does not know the server; the first calls then
+            // Ignore a failure: a kernel with another configuration does not know the server, and its first calls then
             // ask for the permissions.
             let _ = backend.review_later(id).await;
             (Vec::new(), 0, 0, None, Some(format!("not started: {error}")))
@@ -366,7 +384,7 @@ async fn approve(
     permissions: &mut Vec<Permission>,
     because: &str,
 ) -> CliResult<CliResult> {
-    // Decisions that the operator has made before are kept.
+    // Leave out permissions about which the operator has already decided, so that these decisions stay.
     let decided = decided(backend, &server.id).await?;
     permissions
         .retain(|permission| !decided.contains(permission) && !is_configured(server, permission));
@@ -375,7 +393,7 @@ async fn approve(
     }
     let mut params = KernelPermissionChangeParams::new(server.id.as_str(), permissions.clone());
     params.because = Some(because.to_owned());
-    // This fails in a kernel with another configuration, which does not know the server.
+    // Return a failure as the inner error: a kernel with another configuration does not know the server.
     Ok(backend.decide(PermissionDecision::Approve, params).await.map(drop))
 }
 
@@ -392,7 +410,7 @@ fn is_configured(server: &ServerConfig, permission: &Permission) -> bool {
 
 /// Returns the number of tools whose definition waits for a review.
 fn held(governance: &Governance, server: &ServerId, probed: &ProbedServer) -> usize {
-    // A server may list a tool twice.
+    // Count names in a set, because a server may list a tool twice.
     let names: BTreeSet<&String> = probed.listed.iter().collect();
     let state = |name: &str| governance.definitions().state(Some(server), name);
     names.into_iter().filter(|name| matches!(state(name), DefinitionState::Flagged(_))).count()

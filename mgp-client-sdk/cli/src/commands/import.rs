@@ -14,8 +14,7 @@ use mgp_security::NameFlaw;
 use serde::Serialize;
 
 use super::grant::{self, GrantResult, NewAccess};
-use crate::args::ConfigArg;
-use crate::args::Global;
+use crate::args::{ConfigArg, Global};
 use crate::config_file;
 use crate::control;
 use crate::exit::{CliResult, Failure};
@@ -180,10 +179,7 @@ impl Render for ImportResult {
         } else {
             out.line(format!("added {added} to {file}"));
             if let Some(backup) = &self.backup {
-                out.line(format!(
-                    "the previous file is in {}; the newest ten are kept",
-                    backup.display()
-                ));
+                out.line(config_file::backup_line(backup));
             }
             out.hint("next: `mgp doctor`, then `mgp connect HOST --replace`");
         }
@@ -222,7 +218,7 @@ impl ImportPlan {
         let mut servers: Vec<ServerReport> =
             sources.iter_mut().flat_map(|source| remove_mgp(&mut source.read)).collect();
         let reads: Vec<Read> = sources.iter().map(|source| source.read.clone()).collect();
-        // The kernel uses no tool of a server whose id has a flaw.
+        // Refuse ids with a flaw, because the kernel uses no tool of a server with such an id.
         let fits =
             |id: &str, others: &[&str]| NameFlaw::check_server(id, others.iter().copied()).is_ok();
         let plan = Plan::with_id_rule(file, &reads, &fits)?;
@@ -365,7 +361,7 @@ fn sources(global: &Global, import: &Import) -> CliResult<Vec<Source>> {
             for file in host_files(global, host, import)? {
                 match read_host(global, host, &file) {
                     Ok(source) => sources.push(source),
-                    // Hosts without servers are skipped.
+                    // Skip hosts that have no servers.
                     Err(failure) if failure.is_no_servers() => {}
                     Err(failure) => faults.push(failure.to_string()),
                 }
@@ -407,7 +403,8 @@ fn sources(global: &Global, import: &Import) -> CliResult<Vec<Source>> {
     Ok(sources)
 }
 
-/// Returns the existing files of a host, and reports the file that no command can change.
+/// Returns the existing files of a host. Prints a note about the host's settings file, if it lists servers, because no
+/// command can change that file.
 fn host_files(global: &Global, host: KnownHost, import: &Import) -> CliResult<Vec<PathBuf>> {
     let home = home()?;
     let settings = host.settings_with_servers(&home);
@@ -545,7 +542,7 @@ pub(super) fn read_text(file: &Path) -> CliResult<String> {
     let failed =
         |reason: String| Failure::failed(format!("`{}` cannot be read: {reason}", file.display()));
     let metadata = fs::metadata(file).map_err(|error| failed(error.to_string()))?;
-    // Check this first, because opening a named pipe would block.
+    // Check the kind of the file before reading it, because opening a named pipe would block.
     if !metadata.is_file() || metadata.len() > MAX_FILE_BYTES {
         return Err(failed("it is not a plain file, or too long".to_owned()));
     }
@@ -561,7 +558,7 @@ fn is_registry(text: &str) -> bool {
 }
 
 pub(super) fn is_mgp(entry: &Entry) -> bool {
-    // The reader of a host's file doubles each dollar sign outside of variables.
+    // Undo the doubling of dollar signs: the reader of a host's file doubles each dollar sign outside of variables.
     let program = entry.command.as_deref().map(|command| PathBuf::from(command.replace("$$", "$")));
     program.is_some_and(|program| {
         program.file_stem().is_some_and(|name| name == "mgp") || this_program::is_path(&program)
@@ -583,7 +580,8 @@ pub(super) fn option_of(entry: &Entry, name: &str) -> Option<String> {
             None => None,
         };
         if let Some(value) = value {
-            // The reader of a host's file doubles each dollar sign outside of variables.
+            // Undo the doubling of dollar signs: the reader of a host's file doubles each dollar sign outside of
+            // variables.
             return Some(value.replace("$$", "$"));
         }
     }

@@ -7,8 +7,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde::Serialize;
 
-use crate::args::ConfigArg;
-use crate::args::Global;
+use crate::args::{ConfigArg, Global};
 use crate::config_file;
 use crate::exit::{CliResult, Failure};
 use crate::operator::admit_edit_of;

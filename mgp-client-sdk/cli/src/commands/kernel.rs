@@ -39,7 +39,7 @@ const LOCK_INTERVAL: Duration = Duration::from_millis(20);
 /// The severity of a finding that makes an entry of the configuration unusable.
 const ERROR: &str = "error";
 
-/// A member of protocol results that the output of commands omits.
+/// The name of a member of protocol results that the output of commands omits.
 pub(super) const RESULT_TYPE: &str = "resultType";
 
 /// Returns a warning, and its remedy, if the running kernel does not read a configuration file.
@@ -197,13 +197,16 @@ pub(super) fn failing_webhooks(webhooks: Vec<KernelWebhook>) -> BTreeMap<String,
 fn render_findings(findings: &[KernelFinding], out: &mut Output) {
     for finding in findings {
         let color = if finding.severity == ERROR { Color::Red } else { Color::Yellow };
-        let place = match (&finding.file, finding.line) {
-            (Some(file), Some(line)) => format!("{file}:{line}: "),
-            _ => String::new(),
-        };
         let mark = Cell::from(finding.severity.as_str()).color(color);
-        let text = format!("{place}{}", finding.message);
-        out.status_line(&mark, &state_option::add_to(&text));
+        out.status_line(&mark, &state_option::add_to(&with_place(finding)));
+    }
+}
+
+/// Returns the message of a finding about the configuration, after its place in the file.
+pub(super) fn with_place(finding: &KernelFinding) -> String {
+    match (&finding.file, finding.line) {
+        (Some(file), Some(line)) => format!("{file}:{line}: {}", finding.message),
+        _ => finding.message.clone(),
     }
 }
 
@@ -276,7 +279,8 @@ pub(crate) async fn reload(global: &Global) -> CliResult {
 
 pub(crate) async fn stop(global: &Global, stop: &Stop) -> CliResult {
     let client = control::connect_to_change(global).await?;
-    // The stop ends a service too; without its marker, hosts start the next kernel at once.
+    // Remove the marker of a service: stopping the kernel ends the service too, and without the marker, hosts start the
+    // next kernel at once.
     let _ = std::fs::remove_file(state::service_marker(&state::folder(global)?));
     stop_over(global, &client, stop.timeout).await?;
     ActionReport::new("kernel", "stopped").print(global)

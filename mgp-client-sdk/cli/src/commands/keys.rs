@@ -22,10 +22,11 @@ use crate::exit::{CliResult, Failure};
 use crate::offline_audit::OfflineAudit;
 use crate::output::{ActionReport, Cell, Color, Output, Render, print, print_note};
 use crate::socket_hello::check_agent_name;
-use crate::state_option::shell_word;
+use crate::state_option::shell_word_or;
 use crate::{state, time_args};
 
-/// The time after which a running kernel has noticed a changed key: it compares the file at most every 250 ms.
+/// The time after which a running kernel has noticed a change of the file with the keys: it notices each change within
+/// 250 ms.
 const NOTICE_DELAY: Duration = Duration::from_millis(300);
 
 /// `mgp keys`.
@@ -246,7 +247,7 @@ async fn access_remedy(global: &Global, add: &Add) -> CliResult<Option<String>> 
     let config = Sources::from_env().load(&Trust::new(Arc::new(db))).await?.config;
     let is_open =
         config.servers.iter().any(|server| of_config(&config, server.id.as_str()) == "allow");
-    let agent = shell_word(&add.agent).unwrap_or_else(|| "AGENT".to_owned());
+    let agent = shell_word_or("AGENT", &add.agent);
     Ok((!is_open).then(|| format!("run `mgp access grant {agent} SERVER`")))
 }
 

@@ -21,11 +21,13 @@ use crate::exit::{CliResult, Failure};
 use crate::hosts::KnownHost;
 use crate::socket_hello::Intent;
 use crate::state;
+use crate::state_option::shell_word_or;
 
 /// The server id of the kernel's own tools.
 pub(super) const KERNEL_ID: &str = "mgp";
 
-/// The remedy if a person wants to decide about a name that does not exist yet.
+/// The end of an error about an unknown name: the option for a person who wants to decide about a name that does not
+/// exist yet.
 const FORCE: &str = "add --force to decide about one that comes later";
 
 /// The words in an error message that introduce the known name that the user perhaps meant.
@@ -111,7 +113,7 @@ impl KnownNames {
 
     /// Splits `SERVER.TOOL` after the longest prefix that is the id of a known server.
     pub(super) fn split<'a>(&self, name: &'a str) -> Option<(&'a str, &'a str)> {
-        // The names of the kernel's own tools begin with its id.
+        // Recognize the kernel's own tools first: their names begin with the id of the kernel.
         if let Some(tool) = find_kernel_tool(name) {
             return Some((KERNEL_ID, tool.name));
         }
@@ -192,7 +194,7 @@ impl KnownNames {
         if self.agents_elsewhere.contains_key(agent) {
             return Ok(Some(note));
         }
-        // `agent-2` beside `agent-1` is not mistyped.
+        // A name such as `agent-2` beside the known name `agent-1` is most likely not a typing error.
         let letters = |name: &str| name.chars().filter(|c| !c.is_ascii_digit()).collect::<String>();
         let is_typo = |near: &str| letters(near) != letters(agent);
         if self.nearest_agent(agent).is_some_and(is_typo) {
@@ -228,27 +230,35 @@ impl KnownNames {
     }
 }
 
+/// Returns the end of a message that asks whether a known name was meant, if one resembles the name.
+pub(super) fn did_you_mean<'a>(
+    name: &str,
+    known: impl IntoIterator<Item = &'a str>,
+) -> Option<String> {
+    nearest(name, known).map(|near| format!("{DID_YOU_MEAN} `{near}`?"))
+}
+
 /// Creates the failure for an unknown name, and suggests a similar name.
 pub(super) fn unknown<'a>(
     kind: &str,
     name: &str,
     known: impl IntoIterator<Item = &'a str>,
 ) -> Failure {
-    let near = nearest(name, known).map(|near| format!("{DID_YOU_MEAN} `{near}`?"));
+    let near = did_you_mean(name, known);
     Failure::failed(format!(
         "there is no {kind} `{name}`{} {FORCE}",
         near.unwrap_or_else(|| ";".to_owned())
     ))
 }
 
-/// Returns the failure's text without the hint at `--force`, for commands that change nothing.
+/// Returns the failure's text without the hint at `--force`, for commands that do not have this option.
 pub(super) fn without_force(failure: &Failure) -> String {
     failure.to_string().replace(FORCE, "").trim_end_matches([' ', ';']).to_owned()
 }
 
 /// Returns the failure of a command about a server that does not exist, with the name that was perhaps meant.
 pub(super) fn no_server<'a>(id: &str, known: impl IntoIterator<Item = &'a str>) -> Failure {
-    let near = nearest(id, known).map(|near| format!("{DID_YOU_MEAN} `{near}`?"));
+    let near = did_you_mean(id, known);
     let near = near.unwrap_or_else(|| "; see `mgp servers ls`".to_owned());
     Failure::usage(format!("there is no server `{id}`{near}"))
 }
@@ -280,7 +290,7 @@ pub(super) async fn check_running(client: &Client, id: &str) -> CliResult<Kernel
 
 /// Returns the failure of a command about a tool that does not exist, with the name that was perhaps meant.
 pub(super) fn no_tool<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Failure {
-    let near = nearest(name, known).map(|near| format!("{DID_YOU_MEAN} `{near}`?"));
+    let near = did_you_mean(name, known);
     let near = near.unwrap_or_else(|| "; see `mgp tools ls`".to_owned());
     Failure::usage(format!("there is no tool `{name}`{near}"))
 }
@@ -311,9 +321,10 @@ pub(crate) async fn unknown_limited_agents(
     known.extend(own.into_iter().chain(elsewhere.into_keys()));
     let unknown = limited.into_iter().filter(|name| !known.contains(*name)).map(|name| {
         let names = known.iter().map(String::as_str).filter(|one| *one != "*");
-        let near = nearest(name, names).map(|near| format!("{DID_YOU_MEAN} `{near}`?"));
+        let near = did_you_mean(name, names);
         let what = format!("`[agents.{name}.limits]`: no key, host or access entry names `{name}`");
-        let fix = format!("correct the name, or give it access: `mgp access grant {name} SERVER`");
+        let agent = shell_word_or("AGENT", name);
+        let fix = format!("correct the name, or give it access: `mgp access grant {agent} SERVER`");
         (what + &near.unwrap_or_default(), fix)
     });
     Ok(unknown.collect())

@@ -21,7 +21,7 @@ use crate::replace_file::replace_file;
 use crate::state;
 
 /// The name of the lock file, beside the configuration file.
-const FILE_NAME: &str = "mgp.lock";
+pub(super) const FILE_NAME: &str = "mgp.lock";
 
 /// `mgp lock`.
 #[derive(Clone, Debug, Args)]
@@ -95,7 +95,7 @@ impl Render for LockReport {
 }
 
 /// Returns the path of the lock file of a configuration.
-fn path_of(config: &ConfigArg) -> CliResult<PathBuf> {
+pub(super) fn path_of(config: &ConfigArg) -> CliResult<PathBuf> {
     let sources = config.sources();
     let found = sources.files().filter(|file| file.exists()).last().map(PathBuf::from);
     let file = found.map_or_else(|| config.file_to_edit(), Ok)?;
@@ -109,7 +109,7 @@ pub(crate) fn read(config: &ConfigArg) -> CliResult<(PathBuf, LockFile)> {
     Ok((std::path::absolute(&path).unwrap_or(path), lock))
 }
 
-fn missing(path: &Path) -> Failure {
+pub(super) fn missing(path: &Path) -> Failure {
     Failure::failed(format!("there is no `{}`; write it with `mgp lock`", path.display()))
 }
 
@@ -130,7 +130,7 @@ pub(crate) async fn run(global: &Global, lock: &Lock) -> CliResult {
     if lock.check && before.is_none() {
         return Err(missing(&path));
     }
-    let loaded = source::load(global, &lock.common.config).await?;
+    let loaded = lock.common.config.load(global).await?;
     check_loaded(&loaded, &lock.server)?;
     let mut servers: Vec<&ServerConfig> = loaded.config.servers.iter().collect();
     if !lock.server.is_empty() {
@@ -148,7 +148,7 @@ pub(crate) async fn run(global: &Global, lock: &Lock) -> CliResult {
         entries.insert(id.to_owned(), now);
     }
     if lock.server.is_empty() {
-        // A server that is switched off keeps its entry for the time when it is on again.
+        // Keep the entry of a server that is switched off, for the time when it is switched on again.
         let is_kept = |id: &String| {
             loaded.disabled.contains(id) || servers.iter().any(|server| server.id.as_str() == *id)
         };
@@ -199,9 +199,7 @@ fn check_loaded(loaded: &LoadedConfig, chosen: &[String]) -> CliResult {
 
 fn write(path: &Path, servers: BTreeMap<String, LockedServer>) -> CliResult {
     let text = LockFile::new(servers).to_text();
-    replace_file(path, &text).map_err(|error| {
-        Failure::failed(format!("`{}` cannot be written: {error}", path.display()))
-    })
+    replace_file(path, &text).map_err(|error| Failure::unwritable(path, &error))
 }
 
 /// Starts a server, and reads what was started and which tools it lists.
@@ -215,7 +213,7 @@ async fn read_server(
     let folder = state::folder(global).unwrap_or_default();
     let (expander, own) =
         (Expander::from_env().secrets(SecretFile::in_folder(&folder)), server.clone());
-    // This runs on a blocking thread, because it reads files and may run commands of the configuration.
+    // Read the server's files on a blocking thread. Expanding its variables may also run commands of the configuration.
     let read = tokio::task::spawn_blocking(move || {
         let expanded = expander.server(&own).map_err(|error| error.to_string())?;
         mgp_kernel::read_start(&own, &expanded)

@@ -15,7 +15,7 @@ use mgp_client_sdk::auth::{
 };
 use mgp_discovery::{
     AuthGrant, Config, ExpandedTarget, Expander, LoginScope, Origin, SecretFile, ServerConfig,
-    TargetConfig, Trust,
+    TargetConfig,
 };
 use mgp_kernel::{LoginServer, Logins};
 use mgp_transport::http::Proxy;
@@ -69,7 +69,7 @@ pub(crate) struct Login {
 pub(crate) struct LoginArg {
     /// Server
     server: String,
-    /// Agent that logs in; only for a server with `login = "agent"`, i.e. one login for each agent
+    /// Agent of the login; only for a server with `login = "agent"`, i.e. one login for each agent
     #[arg(long, value_name = "NAME")]
     agent: Option<String>,
     /// Tenant of the agent
@@ -91,8 +91,7 @@ impl LoginArg {
 
     /// Returns the configured server, and the proxy through which to reach it.
     async fn server(&self, global: &Global) -> CliResult<(ServerConfig, Proxy)> {
-        let trust = Trust::new(Arc::new(state::db(global).await?));
-        let config = self.config.sources().load(&trust).await?.config;
+        let config = self.config.load(global).await?.config;
         let id = &self.server;
         let ids = || config.servers.iter().map(|server| server.id.as_str());
         let server = config.server(id).cloned().ok_or_else(|| no_server(id, ids()))?;
@@ -112,7 +111,8 @@ impl LoginArg {
             )));
         }
         if auth.grant == AuthGrant::ClientCredentials {
-            let what = format!("`{id}` has `client_credentials` in its `auth`, so nobody logs in");
+            let what =
+                format!("`{id}` has `client_credentials` in its `auth`, so mgp logs in itself");
             return Err(Failure::usage(what));
         }
         if self.agent.is_some() && auth.login != LoginScope::Agent {
@@ -214,7 +214,7 @@ async fn lock_entries(
         let locking = store.lock_renewal(&entry.server, &entry.issuer);
         locks.extend(timeout(LOCK_TIMEOUT, locking).await.ok().and_then(Result::ok));
     }
-    // The kernel may have replaced the tokens before it released the lock.
+    // Read the entries again, because the kernel may have replaced the tokens before it released the lock.
     (with_tokens(store).await, locks)
 }
 
@@ -291,7 +291,7 @@ async fn revoke(
 async fn revoking_client(global: &Global, at: &LoginArg) -> CliResult<OAuth> {
     let (server, proxy) = match at.server(global).await {
         Ok(found) => found,
-        // A disabled server is not in effect, but still in the file.
+        // The failure may be that the server is disabled. Its entry is then still in the configuration file.
         Err(failure) => {
             let file = at.config.file_to_edit()?;
             configured_in(&file, &at.server).ok_or(failure)?

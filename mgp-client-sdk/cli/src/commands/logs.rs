@@ -114,7 +114,8 @@ async fn of_server(global: &Global, logs: &Logs, server: &str) -> CliResult {
     };
     check_running(&client, server).await?;
     let mut params = KernelServerLogsParams::new(server);
-    // New lines are found by the lines before them, so all are read, even if only the last ones are shown.
+    // To follow the log, read all lines: the new ones are found by comparing the lines before them with the known
+    // lines.
     params.lines = (!logs.follow).then_some(logs.lines);
     let mut count = usize::try_from(logs.lines).unwrap_or(usize::MAX);
     let mut known: Vec<LogLine> = Vec::new();
@@ -232,21 +233,29 @@ impl Tail {
         let read = file.metadata()?.len().saturating_sub(MAX_BYTES);
         let mut tail = Self { file, read };
         if read > 0 {
-            let text = tail.read()?;
-            tail.read = read + text.find('\n').map_or(0, |at| at as u64 + 1);
+            // Begin to read at the start of a whole line.
+            let bytes = tail.unread()?;
+            let end = bytes.iter().position(|byte| *byte == b'\n');
+            tail.read = read + end.map_or(0, |at| at as u64 + 1);
         }
         Ok(tail)
     }
 
     /// Returns the whole lines that were not read yet.
     fn read(&mut self) -> io::Result<String> {
-        self.file.seek(SeekFrom::Start(self.read))?;
-        let mut bytes = Vec::new();
-        (&mut self.file).take(MAX_BYTES).read_to_end(&mut bytes)?;
+        let mut bytes = self.unread()?;
         let end = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
         bytes.truncate(end);
         self.read += end as u64;
         Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    /// Returns the bytes that were not read yet, up to the limit.
+    fn unread(&mut self) -> io::Result<Vec<u8>> {
+        self.file.seek(SeekFrom::Start(self.read))?;
+        let mut bytes = Vec::new();
+        (&mut self.file).take(MAX_BYTES).read_to_end(&mut bytes)?;
+        Ok(bytes)
     }
 
     /// Returns the whole lines that were not read yet. If the kernel has begun a new file at this path, returns the
@@ -301,6 +310,16 @@ mod tests {
         assert!(!tail.is_replaced(&path));
         fs::write(&path, "new\n").unwrap();
         assert!(tail.is_replaced(&path));
+    }
+
+    #[test]
+    fn a_long_log_is_read_from_the_beginning_of_a_line() {
+        let folder = mgp_testkit::temp_dir();
+        let path = folder.path().join("kernel.log");
+        // The limit of what is read is within a letter of two bytes.
+        let long = "é".repeat(usize::try_from(MAX_BYTES).unwrap());
+        fs::write(&path, format!("{long}\none\n")).unwrap();
+        assert_eq!(Tail::open(&path).unwrap().read().unwrap(), "one\n");
     }
 
     #[test]

@@ -1,11 +1,10 @@
 //! The command `mgp notify`: tests the messages that people get when a decision waits for them.
 
-use std::sync::Arc;
-
 use clap::Subcommand;
-use mgp_discovery::{Expander, SecretFile, Trust, nearest};
+use mgp_discovery::{Expander, SecretFile};
 use serde::Serialize;
 
+use super::known_names::did_you_mean;
 use crate::args::{ConfigArg, Global};
 use crate::exit::{CliResult, Failure};
 use crate::output::{Cell, Color, Output, Render, print};
@@ -58,16 +57,14 @@ impl Render for TestedPlaces {
 
 pub(crate) async fn run(global: &Global, notify: &Notify) -> CliResult {
     let Notify::Test { name, config } = notify;
-    let trust = Trust::new(Arc::new(state::db(global).await?));
-    let loaded = config.sources().load(&trust).await;
-    let kernel = loaded.map_err(|error| Failure::failed(error.to_string()))?.config.kernel;
+    let kernel = config.load(global).await?.config.kernel;
     if kernel.notify.is_empty() {
         let message = "no place is configured; add `[kernel.notify.NAME]` to your configuration";
         return Err(Failure::failed(message));
     }
     if let Some(name) = name.as_ref().filter(|name| !kernel.notify.contains_key(*name)) {
-        let near = nearest(name, kernel.notify.keys().map(String::as_str));
-        let hint = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+        let known = kernel.notify.keys().map(String::as_str);
+        let hint = did_you_mean(name, known).unwrap_or_default();
         return Err(Failure::failed(format!("no place `{name}` is configured{hint}")));
     }
     let expander = Expander::from_env().secrets(SecretFile::in_folder(&state::folder(global)?));

@@ -137,8 +137,8 @@ pub(crate) async fn run(global: &Global, arguments: &OpenApi) -> CliResult {
         return print(global, &ApiReport::new(&api, address));
     }
     checked?;
-    // Only a host that the operator named is allowed to be in a private network: an address in a document can come from
-    // others.
+    // Permit only a host that the operator named to be in a private network, because others may have written the
+    // document.
     let document = (of_document && needs_host).then_some(source);
     let named = arguments.base_url.as_deref().or(document);
     for one in api.left_out() {
@@ -193,7 +193,7 @@ async fn fetched(url: &str) -> CliResult<(String, bool)> {
     let failed = |error: &dyn std::fmt::Display| Failure::failed(error.to_string());
     let get = async |named| {
         let fetch = fetch(named, DOCUMENT_TIMEOUT, MAX_DOCUMENT).map_err(|error| failed(&error))?;
-        // Some servers refuse requests without a user agent.
+        // Send a user agent, because some servers refuse requests without one.
         let agent = concat!("mgp/", env!("CARGO_PKG_VERSION"));
         CliResult::Ok(fetch.fetch(FetchRequest::get(url).header("user-agent", agent)).await)
     };
@@ -227,7 +227,7 @@ fn fetch(
 fn credentials() -> Credentials {
     let mut credentials = Credentials::default();
     for (name, value) in std::env::vars_os() {
-        // Only a variable that is valid UTF-8 can be sent in a header or a query.
+        // Skip a variable that is not valid UTF-8, because it cannot be sent in a header or a query.
         let (Ok(name), Ok(value)) = (name.into_string(), value.into_string()) else { continue };
         if let Some(header) = name.strip_prefix(HEADER) {
             credentials.headers.push((header.to_ascii_lowercase().replace('_', "-"), value));

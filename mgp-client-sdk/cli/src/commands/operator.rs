@@ -47,7 +47,7 @@ pub(crate) async fn run(global: &Global, operator: &Operator) -> CliResult {
         }
         control::admit_change(global).await?;
     } else {
-        // There is no passphrase to ask for yet. Still, a process that a host or a server started must not set the
+        // No passphrase is set yet, so ask for none. Still, a process that a host or a server started must not set the
         // first one.
         control::admit_reader(global).await?;
     }

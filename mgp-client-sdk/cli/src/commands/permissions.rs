@@ -14,6 +14,7 @@ use crate::backend::{Backend, PermissionDecision};
 use crate::exit::{CliResult, Failure};
 use crate::output::{ActionReport, Cell, Color, Output, Render, print};
 use crate::socket_hello::Intent;
+use crate::state_option::shell_word_or;
 use crate::time_args;
 
 /// `mgp permissions`.
@@ -180,7 +181,8 @@ async fn execute(
     match permissions {
         Permissions::Ls { server } => {
             let decisions = backend.permissions(server.as_deref()).await?;
-            // A server that was removed may still have decisions.
+            // Check the name only if the server has no decisions, because a server that was removed may still have
+            // some.
             if let Some(server) = server.as_ref().filter(|_| decisions.is_empty()) {
                 check_server(global, backend, server).await?;
             }
@@ -206,12 +208,13 @@ async fn decide(
     change: &Change,
 ) -> CliResult<ActionReport> {
     let Change { server, permissions, tool, limits, expires, because, force } = change;
-    // Approvals of single calls are revoked by their ids, which are not names of permissions.
+    // Do not check the ids of approved calls as names of permissions: approvals of single calls are revoked by these
+    // ids.
     let is_call = |id: &str| decision == PermissionDecision::Revoke && CallApprovals::is_id(id);
     for permission in permissions.iter().filter(|one| !is_call(one)) {
         check_permission(permission, *force)?;
     }
-    // Other decisions have no limits, and are refused with any path.
+    // Only an approval can have paths; any other decision with a path is refused below.
     if !force && decision == PermissionDecision::Approve {
         limits.check_paths()?;
     }
@@ -232,11 +235,13 @@ async fn decide(
     params.scope = limits.scope();
     params.until = expires.map(Into::into);
     params.because.clone_from(because);
+    params.force = force.then_some(true);
     let changed = backend.decide(decision, params).await?;
     let status = match decision {
         PermissionDecision::Approve => "approved",
         PermissionDecision::Deny => "denied",
         PermissionDecision::Revoke if changed == 0 => {
+            let server = shell_word_or("SERVER", server);
             return Err(Failure::failed(format!(
                 "there is no decision to revoke; see `mgp permissions ls {server}`"
             )));

@@ -10,6 +10,8 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
 use http::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use mgp_client_sdk::Client;
 use mgp_client_sdk::auth::AuthError;
@@ -30,6 +32,9 @@ use serde::Deserialize;
 use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 
+use crate::args::Global;
+use crate::output::Progress;
+
 mod sent_credentials;
 mod stderr_tail;
 mod unreadable;
@@ -39,14 +44,15 @@ use stderr_tail::StderrTail;
 pub(super) use stderr_tail::best_of;
 pub(super) use unreadable::UnreadableTool;
 
-/// The limits of the number of servers that start at the same time.
+/// The bounds of the number of servers that start at the same time. Between these bounds, the number is twice that of
+/// the processors.
 const STARTING: (usize, usize) = (4, 16);
 
 /// The maximum time after which a server no longer counts as starting, so that servers that hang do not delay the
 /// others for long.
 const START_DELAY: Duration = Duration::from_secs(10);
 
-/// The time that a server gets to exit by itself.
+/// The time that a server gets to exit by itself after its connection was closed.
 const EXIT_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// The time to wait for the last lines on a failed server's standard error.
@@ -83,7 +89,7 @@ pub(super) struct ProbedServer {
 /// The beginning of the reason that is given if a server did not answer in time.
 const NO_ANSWER: &str = "it did not answer";
 
-/// The reason why a server is unusable.
+/// The reason why a server could not be started or its tools could not be listed.
 #[derive(Debug)]
 pub(super) struct ProbeError {
     pub(super) reason: String,
@@ -127,6 +133,26 @@ impl Prober {
             kernel: kernel.clone(),
             starts: Semaphore::new(max_starting()),
         }
+    }
+
+    /// Starts servers, several at a time, shows the progress, and returns their results in order.
+    pub(super) async fn probe_all(
+        &self,
+        global: &Global,
+        servers: &[&ServerConfig],
+        definitions: &Definitions,
+    ) -> Vec<Option<Result<ProbedServer, ProbeError>>> {
+        let probes = servers.iter().enumerate();
+        let probes =
+            probes.map(|(at, server)| async move { (at, self.probe(server, definitions).await) });
+        let mut probes: FuturesUnordered<_> = probes.collect();
+        let mut progress = Progress::new(global, "checking servers", servers.len());
+        let mut results: Vec<_> = servers.iter().map(|_| None).collect();
+        while let Some((at, result)) = probes.next().await {
+            progress.step();
+            results[at] = Some(result);
+        }
+        results
     }
 
     /// Starts a server, lists its tools, and records their definitions in `definitions`.
@@ -238,7 +264,7 @@ impl Prober {
 
     async fn connect(&self, server: &ServerConfig, stderr: &StderrTail) -> Result<Client, String> {
         let (expander, own) = (self.expander.clone(), server.clone());
-        // On a blocking thread, because expanding `${…}` may read files and run commands.
+        // Expand the variables on a blocking thread, because this may read files and run commands.
         let expanded = tokio::task::spawn_blocking(move || expander.server(&own)).await;
         let expanded = expanded.map_err(|error| error.to_string())?;
         let expanded = expanded.map_err(|error| error.summary())?;
@@ -275,7 +301,7 @@ impl Prober {
                 let headers = self::headers(&headers)?;
                 let url = url.as_str().to_owned();
                 let login = (!headers.contains_key(AUTHORIZATION)).then(|| {
-                    // Even if each agent has its own login, the list of tools is read with the shared login.
+                    // Read the list of tools with the shared login, even if each agent has its own login.
                     self.logins.credentials(LoginServer { id, url: url.clone(), auth: *auth }, None)
                 });
                 let login = login.flatten();
@@ -336,7 +362,7 @@ async fn list(client: &Client) -> Result<Vec<Payload>, String> {
         tools.extend(more);
         let Some(next) = next.filter(|_| bytes < MAX_LIST_BYTES) else { break };
         if !cursors.insert(next.clone()) {
-            // A server that ignores cursors lists its first tools again.
+            // Remove repeated tools, because a server that ignores cursors lists its first tools again.
             let mut texts = HashSet::new();
             tools.retain(|tool| texts.insert(tool.as_str().to_owned()));
             break;
@@ -354,7 +380,8 @@ fn check_program(
     path: Option<&OsStr>,
 ) -> Result<(), String> {
     let Err(error) = find_program(command, cwd, path) else { return Ok(()) };
-    // A command with a `/` in one of its arguments counts as a path, and was completed with the folder of the file.
+    // If one of its arguments contains a `/`, the whole command counts as a path, and was completed with the folder of
+    // the configuration file.
     let fix = arguments_fix(written, cwd, path).filter(|_| written != command);
     Err(fix.map_or(error, |fix| format!("the program `{written}` does not exist; {fix}")))
 }

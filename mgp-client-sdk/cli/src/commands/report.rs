@@ -5,10 +5,9 @@
 use std::io::{ErrorKind, Write as _};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::sync::Arc;
 
 use clap::Args;
-use mgp_discovery::{AuditSinkConfig, Expander, NotifyWay, Origin, SecretFile, Template, Trust};
+use mgp_discovery::{AuditSinkConfig, Expander, NotifyWay, Origin, SecretFile, Template};
 
 use crate::args::{ConfigArg, Global};
 use crate::exit::{CliResult, Failure};
@@ -79,10 +78,11 @@ pub(crate) async fn run(global: &Global, report: &ReportArgs) -> CliResult {
     for words in commands {
         let mut shown = printed(global, report, &words);
         if words == ["webhooks"] {
-            // The kernel can have other URLs than the configuration that was read here, so their secrets are not known.
+            // The URLs in the running kernel may differ from those in the configuration that was read here, so their
+            // secrets are not known.
             shown = without_paths(&shown);
         } else if words == ["approvals", "ls"] {
-            // After the table, each approval is described with the arguments of its call, which can be private.
+            // Cut the text after the table, because it then shows the arguments of calls, which can be private.
             shown.truncate(shown.find("\n\n").unwrap_or(shown.len()));
         }
         add(&mut text, &format!("mgp {}", words.join(" ")), &shown);
@@ -113,9 +113,7 @@ async fn configured(
     secrets: &mut Secrets,
 ) -> CliResult<Vec<String>> {
     let folder = state::folder(global)?;
-    let trust = Trust::new(Arc::new(state::db(global).await?));
-    let loaded = report.config.sources().load(&trust).await;
-    let config = loaded.map_err(|error| Failure::failed(error.to_string()))?.config;
+    let config = report.config.load(global).await?.config;
     let kernel = &config.kernel;
     kernel.webhooks.values().for_each(|webhook| secrets.add_url(&webhook.url));
     for place in kernel.notify.values() {

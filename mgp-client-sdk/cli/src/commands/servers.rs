@@ -50,7 +50,7 @@ pub(crate) enum Servers {
         after_help = "Example:\n  mgp servers add io.github.example/weather --set API_KEY=…\n  mgp servers add ./weather.mcpb\n  mgp servers add files -- npx -y @modelcontextprotocol/server-filesystem ~/projects\n  mgp servers add tracker --url https://example.org/mcp --header 'Authorization=Bearer ${TRACKER_TOKEN}'"
     )]
     Add(add::Add),
-    /// Compare the servers from the registry with their latest versions, and update them
+    /// Compare servers with their latest versions, and update them
     Update(update::Update),
     /// Remove a server from your configuration, or a registered server from the running kernel
     #[command(alias = "remove", after_help = "Example:\n  mgp servers rm files")]

@@ -15,13 +15,14 @@ use tokio::time::{sleep, timeout};
 use super::kernel;
 use crate::args::{ConfigArg, Global};
 use crate::exit::{CliResult, Failure};
+use crate::hosts::home;
 use crate::output::{ActionReport, Output, Render, print};
 use crate::replace_file::replace_file;
 use crate::{control, http_access, socket, state, this_program};
 
-/// The name of the unit of systemd.
+/// The name of the systemd unit that runs the kernel.
 const UNIT: &str = "mgp.service";
-/// The name of the agent of launchd.
+/// The name of the launchd agent that runs the kernel.
 const AGENT: &str = "mgp.kernel";
 
 /// The file in the state folder for the log of an agent of launchd that serves over HTTP.
@@ -33,7 +34,7 @@ const LINGER: &str = "4294967295";
 /// The options of an installed service that a later install must repeat.
 const KEPT_OPTIONS: [&str; 3] = ["--http", "--config", "--state"];
 
-/// The time that a started service takes at most until it serves.
+/// The maximum time until a started service serves.
 const START_TIMEOUT: Duration = Duration::from_secs(3);
 
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
@@ -88,7 +89,7 @@ impl Render for ServiceStatus {
     }
 }
 
-/// The program that runs the services of a user.
+/// The service manager of the operating system, which runs the services of a user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Manager {
     Systemd,
@@ -108,8 +109,7 @@ impl Manager {
 
     /// Returns the path of the file that describes the service.
     fn file(self) -> CliResult<PathBuf> {
-        let home = std::env::home_dir()
-            .ok_or_else(|| Failure::failed("the home folder is not known; set HOME"))?;
+        let home = home()?;
         let config = std::env::var_os("XDG_CONFIG_HOME").filter(|folder| !folder.is_empty());
         Ok(match self {
             Self::Systemd => config
@@ -221,7 +221,7 @@ impl Description {
         Ok(Self { command, path, log })
     }
 
-    /// Returns the unit file of systemd.
+    /// Returns the text of the unit file for systemd.
     fn unit(&self) -> String {
         let quoted = |text: &str| {
             let text = text.replace('\\', "\\\\").replace('"', "\\\"");
@@ -239,7 +239,7 @@ impl Description {
         )
     }
 
-    /// Returns the property list of launchd.
+    /// Returns the text of the property list for launchd.
     fn agent(&self) -> String {
         let text = |text: &str| {
             let text = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
@@ -305,7 +305,8 @@ fn check_kept_options(file: &Path, new: &str) -> CliResult {
 }
 
 async fn install(global: &Global, install: &Install, manager: Manager, file: &Path) -> CliResult {
-    // Otherwise the service manager would restart, without end, a kernel that cannot listen.
+    // Check the address now: otherwise the service manager would restart, without end, a kernel that cannot listen
+    // there.
     if let Some(address) = &install.http {
         http_access::check_address(address)?;
     }
@@ -316,7 +317,7 @@ async fn install(global: &Global, install: &Install, manager: Manager, file: &Pa
     let folder = file.parent().unwrap_or(file);
     let failed = |error| Failure::failed(format!("`{}`: {error}", file.display()));
     fs::create_dir_all(folder).and_then(|()| replace_file(file, &text)).map_err(failed)?;
-    // From now on, hosts leave the state folder to the service.
+    // With this marker, hosts start no kernel in the state folder, because the service does.
     let marker = state::service_marker(&state_folder);
     let described = std::path::absolute(file)?.to_string_lossy().into_owned();
     replace_file(&marker, &described).map_err(|error| state::unusable(&marker, &error))?;
@@ -355,7 +356,8 @@ async fn start(
         kernel::stop_over(global, &client, None).await?;
     }
     if manager == Manager::Launchd {
-        // launchd loads an agent again only after it was unloaded. The unload fails if the agent is not loaded.
+        // Unload the agent first, because launchd loads it again only after that. This fails if the agent is not
+        // loaded.
         let _ = run_command(&manager.stop(file));
     }
     run(manager.start(file))
@@ -376,7 +378,7 @@ async fn uninstall(global: &Global, manager: Manager, file: &Path) -> CliResult 
     if !file.exists() {
         return Err(Failure::failed("the service is not installed"));
     }
-    // Without the marker, hosts start a kernel again as soon as the service has ended.
+    // Remove the marker, so that hosts start a kernel again as soon as the service has ended.
     let _ = fs::remove_file(state::service_marker(&state::folder(global)?));
     // A service that cannot be stopped, e.g. because it is not loaded, is removed all the same.
     let stopped = run_command(&manager.stop(file));
@@ -452,7 +454,7 @@ mod tests {
             agent.contains("<key>StandardErrorPath</key>\n  <string>/state/service.log</string>"),
             "{agent}"
         );
-        // As long as systemd waits for the end of the service.
+        // launchd waits for the end of the service as long as systemd does.
         assert!(
             agent.contains("<key>ExitTimeOut</key>\n  <integer>60</integer>\n</dict>"),
             "{agent}"

@@ -82,7 +82,7 @@ struct HostReport {
     /// `true` if the command writes `portable_names = true` for the agent, because the host is not known to rewrite
     /// names of tools.
     portable_names: bool,
-    /// The host's file.
+    /// The configuration file of the host.
     file: PathBuf,
     /// The servers of the file that change, as JSON without secrets; each line begins with `-` or `+`.
     difference: Difference,
@@ -234,7 +234,8 @@ impl SetupResult {
         }
         GrantResult::render_failed(&self.granted, &self.not_ready, out);
         let changed = || self.hosts.iter().filter(|host| !host.difference.is_empty());
-        // A host whose file could not be written, or whose mgp does not start, needs something else first.
+        // Advise only about hosts that were tried: a host whose file could not be written, or whose mgp does not start,
+        // first needs another remedy.
         let tried = changed().filter(|host| host.ready.is_some());
         let names = tried.map(|host| host.host.as_str()).collect::<Vec<_>>().join(", ");
         if self.hosts.is_empty() {
@@ -277,7 +278,8 @@ impl Planned {
             match changeable_source(global, setup, *host) {
                 _ if hosts.contains(host) => {}
                 Ok(Some(source)) => {
-                    // A host none of whose servers can be copied is only shown, with the reasons.
+                    // Only show a host, with the reasons, if none of its servers can be copied and the user did not
+                    // name it.
                     if is_named || source.has_servers() {
                         hosts.push(*host);
                     }
@@ -326,7 +328,7 @@ impl Planned {
     ) -> CliResult<SetupResult> {
         let Self { import, changes, mut result } = self;
         let run = CommandRun::of("setup");
-        // Hosts can share an agent.
+        // Collect the agents in a map, because several hosts can have the same agent.
         let mut agents = BTreeMap::<String, bool>::new();
         for host in &result.hosts {
             *agents.entry(host.agent.clone()).or_default() |= host.portable_names;
@@ -387,19 +389,9 @@ pub(crate) async fn run(global: &Global, setup: &Setup) -> CliResult {
         if setup.dry_run {
             return Ok(());
         }
-        let answer = if planned.result.changes_nothing() {
-            Some(true)
-        } else {
-            prompt::confirm(global, "Change these files?")?
-        };
-        match answer {
-            Some(true) => {}
-            Some(false) => return Err(Failure::failed("nothing was changed")),
-            None => {
-                return Err(Failure::usage(
-                    "nothing was changed: there is no terminal to ask on; `mgp setup --yes` does it without asking, and `mgp setup --dry-run` only looks",
-                ));
-            }
+        if !planned.result.changes_nothing() {
+            let no_terminal = "nothing was changed: there is no terminal to ask on; `mgp setup --yes` does it without asking, and `mgp setup --dry-run` only looks";
+            prompt::require(global, "Change these files?", "nothing was changed", no_terminal)?;
         }
     }
     admit_edit(global, &setup.config).await?;
@@ -408,7 +400,7 @@ pub(crate) async fn run(global: &Global, setup: &Setup) -> CliResult {
         None if setup.yes || planned.result.changes_nothing() => None,
         None => ask_at_hosts(global)?,
     };
-    // If the folder cannot be used, no file is written.
+    // Create the state folder first: if it cannot be used, no file is written.
     state::create_folder(global)?;
     let mut result = planned.apply(global, setup, interactive).await?;
     try_host::try_hosts(global, &setup.config, &mut result).await;

@@ -15,8 +15,7 @@ use serde::Serialize;
 
 use super::kernel::RESULT_TYPE;
 use super::known_names::{AcceptedNames, DISABLED, KnownNames, check_running, disabled, no_tool};
-use crate::args::ConfigArg;
-use crate::args::Global;
+use crate::args::{ConfigArg, Global};
 use crate::config_file::{ConfigFile, Pinned, check_agent};
 use crate::control;
 use crate::exit::{CliResult, Failure};
@@ -246,8 +245,9 @@ impl Render for SearchResult {
                 let line = format!("no found tool fits the context budget of agent `{agent}`");
                 return out.line(line);
             }
+            let word = state_option::shell_word_or("AGENT", agent);
             return out.hint(format!(
-                "no tool that agent `{agent}` may use fits; try another --agent, or `mgp access grant {agent} SERVER`"
+                "no tool that agent `{agent}` may use fits; try another --agent, or `mgp access grant {word} SERVER`"
             ));
         }
         let has_parts = self.parts.iter().any(Option::is_some);
@@ -347,7 +347,7 @@ pub(crate) async fn run(global: &Global, tools: &Tools) -> CliResult {
             let mut params = KernelToolsParams::new();
             params.tool_id = Some(find_tool(&all, tool)?.tool_id.clone());
             let found = client.request::<KernelTools>(&params).await?.tools.into_iter().next();
-            // The server may have removed the tool between the two requests.
+            // Report an unknown tool if the server has removed it between the two requests.
             let found = found.ok_or_else(|| no_tool(tool, []))?;
             print(global, &WholeTool(found))
         }
@@ -369,7 +369,7 @@ pub(crate) async fn run(global: &Global, tools: &Tools) -> CliResult {
 
 async fn search(global: &Global, search: &Search) -> CliResult {
     let query = search.query.join(" ");
-    // The kernel answers an empty query with the first tools of the list, all with the same score.
+    // Refuse an empty query, which the kernel would answer with the first tools of the list, all with the same score.
     if query.trim().is_empty() {
         let what = "the purpose is empty; describe what the tool is for, e.g. `mgp tools search read a file`, or use `mgp tools ls` to list all tools";
         return Err(Failure::usage(what));
@@ -393,7 +393,7 @@ async fn search(global: &Global, search: &Search) -> CliResult {
         }
     }
     print(global, &SearchResult { tools, parts, omitted, agent: agent.clone() })?;
-    // A script must also learn that the list is incomplete.
+    // Print the remarks even with `--json`, because a script must also learn that the list is incomplete.
     for remark in &remarks {
         print_stderr(remark);
     }
@@ -504,6 +504,9 @@ async fn pin(global: &Global, pin: &Pin) -> CliResult {
         }
         Pinned::No => "unpinned",
     };
+    if changed {
+        control::reload(global).await;
+    }
     ActionReport::new(&*pin.tool, status).with_notes(notes).print(global)
 }
 

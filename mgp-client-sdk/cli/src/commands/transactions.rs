@@ -189,7 +189,7 @@ fn choose(
             "several agents chose the id `{id}`: {agents}; name one with --agent"
         )));
     }
-    // The list begins with those that wait for a person.
+    // Take the first one: the kernel lists the transactions that wait for a person first.
     let first = found.into_iter().next();
     first.ok_or_else(|| Failure::failed(format!("there is no transaction `{id}`")))
 }

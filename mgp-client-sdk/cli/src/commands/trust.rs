@@ -233,25 +233,20 @@ pub(crate) async fn run(global: &Global, arguments: &Arguments) -> CliResult {
     let Some(review) = Sources::from_env().review()? else { return Err(nothing_to_approve()) };
     let mut result = TrustResult::new(&review, &held);
     result.findings.extend(unread_by_kernel(global, &review.file).await);
-    // The lines quote the file, which is shown unchanged.
+    // Print the lines unchanged, because they quote the file.
     for line in result.lines(&review).iter().filter(|_| !global.json) {
         print_stderr(line);
     }
-    // A file that cannot be read must not be approved.
+    // Refuse the approval of a file that cannot be read.
     let broken = review.findings.iter().find(|finding| finding.severity == FindingSeverity::Error);
     if let Some(fault) = broken.filter(|_| review.servers.is_empty()) {
         return Err(Failure::failed(fault));
     }
     if !arguments.yes {
-        match prompt::confirm(global, "Start these programs whenever you work here?")? {
-            Some(true) => {}
-            Some(false) => return Err(Failure::failed("not approved")),
-            None => {
-                return Err(Failure::usage(
-                    "there is no terminal for the question; read the file, then run `mgp trust --yes`",
-                ));
-            }
-        }
+        let question = "Start these programs whenever you work here?";
+        let no_terminal =
+            "there is no terminal for the question; read the file, then run `mgp trust --yes`";
+        prompt::require(global, question, "not approved", no_terminal)?;
     }
     control::admit_change(global).await?;
     // The log is opened only after the person's answer, because while it is open, no kernel can start in the state

@@ -124,7 +124,7 @@ pub(crate) async fn run(global: &Global, validate: Validate) -> CliResult {
                     return Err(Failure::with_code(code, "stopped by a signal"));
                 }
             };
-            // Printed first, so that a file that cannot be written does not lose the report.
+            // Print the report before writing files, so that it is not lost if a file cannot be written.
             if global.json {
                 print_json(&report)?;
             } else {
@@ -181,7 +181,7 @@ fn verdict(report: &Report) -> CliResult {
 fn target(server: &Pair) -> Result<Target, Failure> {
     let Some(url) = &server.url else { return Ok(Target::command(server.command.clone())) };
     server.header.iter().try_fold(Target::url(url.as_str()), |target, header| {
-        let wrong = || Failure::usage(format!("`{header}` is no header: write `NAME: VALUE`"));
+        let wrong = || Failure::usage(format!("`{header}` is not a header; write `NAME: VALUE`"));
         let (name, value) = header.split_once(':').ok_or_else(wrong)?;
         Ok(target.header(name.trim(), value.trim()))
     })

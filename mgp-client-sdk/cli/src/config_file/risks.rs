@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use mgp_types::mgp::RiskLevel;
-use toml_edit::{Item, Table, TableLike, value};
+use toml_edit::{Item, Table, TableLike};
 
-use super::{ConfigFile, child_table, comments_above, move_comments, server_entry};
+use super::{ConfigFile, child_table, comments_above, move_comments, server_entry, set_value};
 use crate::exit::CliResult;
 
 /// The risks of tools, by server and tool.
@@ -20,7 +20,7 @@ impl ConfigFile {
                 let (mgp, is_inline) = child_table(server, "mgp", is_inline)?;
                 let (table, _) = child_table(mgp, "risk", is_inline)?;
                 for (tool, risk) in risks {
-                    table.insert(tool, value(risk.as_str()));
+                    set_value(table, tool, risk.as_str());
                 }
             }
             Some(())

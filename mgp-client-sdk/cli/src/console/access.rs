@@ -152,7 +152,8 @@ fn matrix_cell(
             div {
                 (mark(entry.permission.as_str())) " "
                 (plain(entry.tool_name.as_deref().unwrap_or(viewer.texts.all_tools)))
-                // An entry of a group or of all agents is revoked in its own row: it is not for this agent alone.
+                // Show the button only for the agent's own entry. An entry of a group or of all agents has it in its
+                // own row.
                 @if entry.agent_id == agent { (revoke(entry.tool_name.as_deref().unwrap_or_default())) }
                 @else { span.dim { " " (viewer.texts.entry_of) " " (plain(&entry.agent_id)) } }
                 (origin(viewer, entry))
@@ -161,7 +162,7 @@ fn matrix_cell(
     }
 }
 
-/// Returns the end of an access entry's validity, who made the entry, and why.
+/// Returns until when an access entry is valid, who made it, and why.
 fn origin(viewer: &Viewer, entry: &AccessEntry) -> Markup {
     let texts = viewer.texts;
     html! {

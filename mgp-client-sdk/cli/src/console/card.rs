@@ -12,13 +12,13 @@ use super::record;
 use super::waiting::{Waiting, tool_id};
 use crate::commands::approvals::caller;
 
-/// The maximum length of a tool's description in an item.
+/// The maximum length of a tool's description in an item of the inbox.
 const MAX_DESCRIPTION: usize = 400;
 
 /// The maximum length of a call's arguments in the form that answers several approvals at once.
 const MAX_ARGUMENTS: usize = 80;
 
-/// Returns an approval with its buttons.
+/// Returns the item of the inbox for an approval, with the buttons that answer it.
 pub(super) fn card(console: &Console, viewer: &Viewer, waiting: &Waiting) -> Markup {
     let (texts, approval) = (viewer.texts, &waiting.approval);
     let is_call = approval.kind == "call";
@@ -36,7 +36,7 @@ pub(super) fn card(console: &Console, viewer: &Viewer, waiting: &Waiting) -> Mar
     }
 }
 
-/// Returns the heading of an approval: who asks for what.
+/// Returns the heading of an approval, i.e. which agent or server asks for what.
 pub(super) fn heading(viewer: &Viewer, approval: &KernelApproval) -> String {
     let agent = caller(approval);
     let server = approval.server_id.as_deref().unwrap_or("-");
@@ -178,7 +178,7 @@ pub(super) fn state(approval: &KernelApproval) -> Markup {
     mark(if approval.state == "used" { "approved" } else { &approval.state })
 }
 
-/// Returns where a question was answered.
+/// Returns where a question was answered, e.g. in a terminal or in the console.
 pub(super) fn place(viewer: &Viewer, approval: &KernelApproval) -> Markup {
     let place = approval.via.as_deref().and_then(|word| questions::place(viewer, word));
     html! { @if let Some(place) = place { ", " (place) } }

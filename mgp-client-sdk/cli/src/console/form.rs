@@ -49,8 +49,8 @@ impl Form {
         self.0.iter().filter(move |(own, _)| own == name).map(|(_, value)| value.as_str())
     }
 
-    /// Returns the path of a page with its query. Parameters for one request only are left out: a link of another site
-    /// could forge the result of an action.
+    /// Returns the path of a page with its query. Leaves out the parameters that apply to one request only, e.g. those
+    /// that report the result of an action, because a link of another site could contain a forged result.
     pub(super) fn page(path: &str, query: Option<&str>) -> String {
         let all = Self::parse(query.unwrap_or_default().as_bytes()).0;
         let mut query = form_urlencoded::Serializer::new(String::new());
@@ -66,8 +66,8 @@ impl Form {
     }
 }
 
-/// Returns whether a query parameter is for one request only: it reports the result of the last action, or asks to
-/// verify the record. Links to the page omit it.
+/// Returns whether a query parameter applies to one request only: it reports the result of the last action, or asks to
+/// verify the record. Links to the same page leave it out.
 fn is_for_once(name: &str) -> bool {
     ["done", "failed", "sign", "see", "verify"].contains(&name)
 }
@@ -102,8 +102,8 @@ impl FromRequest<Arc<Console>> for Posted {
     }
 }
 
-/// A posted form of a person who has a session. If `is_own` is `false`, the form has the token of another session, and
-/// must have no effect.
+/// A form that was posted by a person with a session. If `is_own` is `false`, the form has the token of another
+/// session, and must have no effect.
 pub(super) struct Entered {
     pub(super) form: Form,
     pub(super) viewer: Viewer,

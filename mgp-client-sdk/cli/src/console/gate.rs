@@ -14,7 +14,8 @@ use super::sessions::{Sessions, random};
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; \
      img-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
 
-/// The check of which browser requests reach the console, by host name, origin and session.
+/// The check that a browser's request may reach the console, by the host name, the origin and the session of the
+/// request.
 pub(super) struct Gate {
     names: Names,
     /// The first segment of every path. A cookie for this path is not sent to other paths of the host.
@@ -28,7 +29,7 @@ pub(super) struct Gate {
 /// The names by which browsers may reach the pages; a foreign name that resolves to this machine is refused.
 enum Names {
     /// The console is served at this port of 127.0.0.1.
-    Local(SocketAddr),
+    Local(u16),
     /// The host names given to `mgp serve --http`, and the public URL in the current configuration.
     Served { hosts: Vec<String>, url: PublicUrl, is_tls: bool },
 }
@@ -40,7 +41,7 @@ impl Gate {
     /// Creates the gate of a console at a port of this machine.
     pub(super) fn local(address: SocketAddr) -> Result<Self, getrandom::Error> {
         let base = format!("/{}", &random()?[..16]);
-        Self::new(Names::Local(address), base)
+        Self::new(Names::Local(address.port()), base)
     }
 
     /// Creates the gate of a console that `mgp serve --http` serves below a path.
@@ -74,8 +75,7 @@ impl Gate {
 
     fn is_own_host(&self, host: &str) -> bool {
         match &self.names {
-            Names::Local(address) => {
-                let port = address.port();
+            Names::Local(port) => {
                 host == format!("127.0.0.1:{port}") || host == format!("localhost:{port}")
             }
             Names::Served { hosts, url, .. } => {
@@ -129,14 +129,15 @@ pub(super) async fn check_origin(State(console): Shared, request: Request, next:
     let headers = request.headers();
     let is_read = [Method::GET, Method::HEAD].contains(request.method());
     let site = header(headers, "sec-fetch-site");
-    // A person is allowed to follow a link to a page from anywhere; any other request by another site is refused.
+    // Permit links from other sites to a page, because a person may follow them; refuse any other request by another
+    // site.
     let is_navigation = header(headers, "sec-fetch-mode") == Some("navigate")
         && header(headers, "sec-fetch-dest") == Some("document");
     let is_own_site = match site {
         None | Some("same-origin" | "none") => true,
         Some(_) => is_read && is_navigation,
     };
-    // HTTP/2 requests contain the host in their address.
+    // If there is no header, take the host from the address of the request, as HTTP/2 has it there.
     let in_address = request.uri().authority().map(axum::http::uri::Authority::as_str);
     let host = header(headers, "host").or(in_address).unwrap_or_default();
     let is_own_origin = match header(headers, "origin") {

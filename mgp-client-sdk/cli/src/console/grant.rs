@@ -17,7 +17,7 @@ use crate::commands::known_names::NEW_AGENT;
 use crate::commands::permissions::{check_permission, check_server};
 use crate::exit::Failure;
 
-/// The paths of the two forms.
+/// The paths to which the two forms are sent: for access, and for permissions.
 pub(super) const GRANT: &str = "/access/grant";
 pub(super) const PERMIT: &str = "/access/permit";
 
@@ -60,7 +60,7 @@ pub(super) struct Filled {
 }
 
 impl Filled {
-    /// Returns the form with the values that the query of a link proposes.
+    /// Returns the form that a link proposes, with the values in the query of the link.
     pub(super) fn from_query(query: &Form) -> Self {
         let permit = query.text("permit");
         let path = if permit.is_empty() { GRANT } else { PERMIT };
@@ -75,7 +75,8 @@ impl Filled {
         Self { path, values, problem: None }
     }
 
-    /// Returns the address that proposes these values, the reverse of [`from_query`](Self::from_query).
+    /// Returns the address of the page with a form that has these values, as [`from_query`](Self::from_query) reads
+    /// them.
     fn to_page(path: &str, values: &Form) -> String {
         let query = Form::of([
             ("for", values.text("agent")),
@@ -172,7 +173,7 @@ pub(super) async fn grant(State(console): Shared, entered: Entered) -> Response 
     answered(&console, entered, GRANT, done).await
 }
 
-/// Grants or denies permissions of a server.
+/// Grants a server permissions, or denies them.
 pub(super) async fn permit(State(console): Shared, entered: Entered) -> Response {
     let done = match own(&entered) {
         Ok(()) => decide_permissions(&console, &entered.viewer, &entered.form).await,

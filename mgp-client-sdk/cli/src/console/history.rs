@@ -24,14 +24,15 @@ const MAX_RECORDS: u64 = 200;
 /// The maximum number of pages of one search.
 const MAX_PAGES: usize = 5;
 
-/// The records of a call.
+/// The audit records of one call.
 #[derive(Default)]
 pub(super) struct History {
     /// The records, oldest first.
     pub(super) events: Vec<AuditEvent>,
     /// `true` if a search ended before the end of the log, so there may be more records.
     pub(super) is_cut: bool,
-    /// `true` if the log has so many newer records that the search did not reach its end.
+    /// `true` if the log has so many records after the record at which the search began that the search did not reach
+    /// the end of the log.
     pub(super) is_old: bool,
 }
 

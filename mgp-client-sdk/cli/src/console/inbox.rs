@@ -395,7 +395,7 @@ pub(super) async fn decide_definitions(
         return console.done(&viewer, "/", &unanswered(&viewer));
     }
     let mut params = KernelToolDecisionParams::new(form.text("server"), form.text("tool"));
-    // The fingerprint prevents the approval of a definition that has changed since the page was made.
+    // Send the fingerprint that the page showed, so that a definition that has changed since is not approved.
     params.fingerprint = form.get("fingerprint").map(str::to_owned);
     params.because = form.get("because").map(str::to_owned);
     let decided = async {

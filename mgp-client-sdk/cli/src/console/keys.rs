@@ -70,7 +70,7 @@ fn shown<T>(rows: impl IntoIterator<Item = T>, is_first: impl Fn(&T) -> bool) ->
     (all, more)
 }
 
-/// Returns the note below a table that leaves out rows.
+/// Returns the note below a table about how many rows the table leaves out.
 fn others(more: usize, text: &str) -> Markup {
     html! { @if more > 0 { p.dim { (hint(&fill(text, &[("count", &more.to_string())]))) } } }
 }

@@ -181,7 +181,7 @@ pub(super) fn token(viewer: &Viewer) -> Markup {
     html! { input type="hidden" name="token" value=(viewer.token()); }
 }
 
-/// Returns a hidden field.
+/// Returns a hidden form field with a name and a value.
 pub(super) fn hidden(name: &str, value: &str) -> Markup {
     html! { input type="hidden" name=(name) value=(value); }
 }
@@ -239,7 +239,7 @@ pub(super) fn mark(word: &str) -> Markup {
     html! { span class={ "mark " (class) } { (plain(word)) } }
 }
 
-/// Returns a labelled field of one line.
+/// Returns a form field for one line of text, with its label.
 pub(super) fn field(label: &str, name: &str, value: &str, is_required: bool) -> Markup {
     html! {
         label { span { (label) }

@@ -32,11 +32,11 @@ const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 /// The maximum number of pages that load again each second because of reports of events.
 const LOADS_PER_SECOND: u32 = 5;
 
-/// The questions that wait for a person.
+/// The number of questions that wait for a person, and a counter of their changes.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct Waiting {
     count: usize,
-    /// Increases with each change, because the count stays the same if one question replaces another.
+    /// A counter that increases with each change, because `count` stays the same if one question replaces another.
     change: u64,
 }
 
@@ -49,7 +49,7 @@ pub(super) struct Live {
     /// The sequence number of the kernel's newest event, which the pages that show events watch.
     events: watch::Sender<u64>,
     is_polling: AtomicBool,
-    /// The number of waiting items, as a page or a poll has last counted them.
+    /// The number of items that wait for the operator, as a page or a poll has last counted them.
     counted: AtomicUsize,
 }
 
@@ -65,12 +65,12 @@ impl Live {
         !self.client.is_closed() && self.grant.as_ref().is_none_or(CredentialGrant::is_valid)
     }
 
-    /// Stores how many items wait, as a page has just counted them.
+    /// Stores the number of items that wait for the operator, as a page has just counted them.
     pub(super) fn set_waiting(&self, count: usize) {
         self.counted.store(count, Ordering::Relaxed);
     }
 
-    /// Returns the number of waiting items, or an empty text for none.
+    /// Returns the number of items that wait for the operator as text, or an empty text if none wait.
     pub(super) fn waiting_mark(&self) -> String {
         match self.counted.load(Ordering::Relaxed) {
             0 => String::new(),
@@ -89,7 +89,7 @@ impl Live {
         if !live.is_polling.swap(true, Ordering::SeqCst) {
             tokio::spawn(poll(Arc::clone(&live)));
         }
-        // The first message of a page only sets its number of waiting items.
+        // Send the number of waiting items to a new page first, which only shows it.
         let first = message("waiting", &live.counted.load(Ordering::Relaxed).to_string());
         let state = (live, waiting, events);
         stream::once(ready(Ok(first))).chain(stream::unfold(state, |mut state| async move {
@@ -204,8 +204,7 @@ async fn count_others(client: &Client) -> CliResult<usize> {
 /// Notifies the pages if the kernel has published events since the last report; returns whether it has.
 async fn report_events(live: &Live) -> bool {
     let mut params = KernelEventsParams::new();
-    // Without `after`, the answer has the sequence number of the newest event. More than one event would only cost
-    // time.
+    // Without `after`, the answer has the sequence number of the newest event. More than one event is not needed.
     params.limit = Some(1);
     let Ok(page) = live.client.request::<KernelEvents>(&params).await else { return false };
     live.events.send_if_modified(|newest| std::mem::replace(newest, page.next) != page.next)

@@ -81,15 +81,15 @@ impl WrongLogins {
         true
     }
 
-    /// Takes back the count of a login that was not wrong.
+    /// Takes back the count of a login that turned out not to be wrong.
     fn give_back(&mut self) {
         self.count = self.count.saturating_sub(1);
     }
 }
 
-/// A login that is being checked, and counts as wrong from the start, so that many at once do not exceed the limit. The
-/// count is taken back if the login was not wrong, or if the browser disconnects before the end of the check. A login
-/// that was not counted has `is_wrong` from the start.
+/// A login whose check has begun. It counts as wrong from the start, so that many logins at once do not exceed the
+/// limit. The count is taken back if the login was not wrong, or if the browser disconnects before the end of the
+/// check. If the limit was reached, the login was not counted, and `is_wrong` is `true` from the start.
 struct Turn<'a> {
     wrong: &'a Mutex<WrongLogins>,
     is_wrong: bool,
@@ -150,8 +150,9 @@ impl Login {
     }
 }
 
-/// Awaits the check of a login, and counts the login if it was wrong. A wrong login after too many others is refused as
-/// such. A right one is always admitted, so that wrong ones lock no operator out: keys and tokens cannot be guessed.
+/// Awaits the check of a login, and counts the login if it was wrong. A wrong login beyond the limit is refused as one
+/// too many. A right login is always admitted, so that wrong ones lock no operator out; this is safe because keys and
+/// tokens cannot be guessed.
 async fn counted<T>(
     wrong: &Mutex<WrongLogins>,
     check: impl Future<Output = Result<T, Refused>>,
@@ -205,7 +206,7 @@ pub(super) async fn require_session(
         request.extensions_mut().insert(Viewer::new(token, texts, operator));
         return next.run(request).await;
     }
-    // After the login the browser can only request a page; an action must be started again by the person.
+    // After the login, send the browser only to a page; the person must start an action again.
     let uri = request.uri();
     let is_page = request.method() == Method::GET;
     let headers = request.headers().clone();

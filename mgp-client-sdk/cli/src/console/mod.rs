@@ -93,7 +93,7 @@ pub(crate) struct ConsoleArgs {
     /// Id of the approval to show first, as a message names it
     #[arg(value_name = "ID")]
     id: Option<String>,
-    /// Port of 127.0.0.1; the default is any free one
+    /// Port of 127.0.0.1; 0 is any free one
     #[arg(long, value_name = "PORT", default_value_t = 0)]
     port: u16,
     /// Print the link instead of opening a browser
@@ -183,7 +183,7 @@ pub(crate) async fn run(global: &Global, args: &ConsoleArgs) -> CliResult {
     let (shared, config) = (global.clone(), ConfigArg::default());
     let (kernel, pages) = (Kernel::Socket, pages());
     let console = Console { global: shared, config, kernel, gate, login, pages };
-    // The opener may run as long as the browser, so the page is served meanwhile.
+    // The program that opens the browser may run as long as the browser, so serve the page meanwhile.
     tokio::select! {
         served = axum::serve(listener, router(&Arc::new(console))).into_future() => Ok(served?),
         () = client.closed() => {
@@ -317,7 +317,8 @@ fn pages() -> Semaphore {
     Semaphore::new(MAX_PAGES)
 }
 
-/// Waits for a turn, makes a page and returns it; if that fails, returns a page with the reason.
+/// Makes a page and returns it, as soon as fewer than the maximum number of pages are being made. If that fails,
+/// returns a page with the reason.
 async fn shown<P: Future<Output = PageResult>>(
     console: &Console,
     viewer: &Viewer,
@@ -334,7 +335,7 @@ async fn shown<P: Future<Output = PageResult>>(
 async fn events(Extension(viewer): Extension<Viewer>, query: Form) -> impl IntoResponse {
     let shows_events = query.get("changes").is_some();
     let changes = Live::stream(Arc::clone(&viewer.operator.live), shows_events);
-    // Without this header, reverse proxies would buffer events.
+    // Set this header, because reverse proxies would otherwise buffer the events.
     ([("x-accel-buffering", "no")], Sse::new(changes).keep_alive(KeepAlive::default()))
 }
 

@@ -74,15 +74,15 @@ impl Viewer {
         Sha256Hash::digest(format!("{token}\n{name}\n{text}\n{token}").as_bytes()).to_string()
     }
 
-    /// Returns whether this session made a signature.
+    /// Returns whether this session made the signature of a notice.
     pub(super) fn has_signed(&self, name: &str, text: &str, sign: &str) -> bool {
         self.sign(name, text).as_bytes().ct_eq(sign.as_bytes()).into()
     }
 }
 
-/// The kernel behind the pages.
+/// The kernel that the console's pages show and control.
 pub(super) enum Kernel {
-    /// A kernel at its local socket.
+    /// A kernel in another process, at its local socket.
     Socket,
     /// The kernel of this process.
     Own(ServedKernel),

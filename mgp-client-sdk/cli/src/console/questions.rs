@@ -53,19 +53,19 @@ impl Questions {
     }
 }
 
-/// Decodes a member of a record's details.
+/// Decodes a member of an audit record's details.
 pub(super) fn detail<T: DeserializeOwned>(event: &AuditEvent, name: &str) -> Option<T> {
     event.details.as_ref()?.decode(name).ok()?
 }
 
-/// Returns the id of the question that a record names.
+/// Returns the id of the question to an operator that an audit record names.
 pub(super) fn approval_id(event: &AuditEvent) -> Option<String> {
     detail(event, "approval_id")
 }
 
 /// Returns the tenant of a record's actor, unless it is the local one.
 pub(super) fn tenant(event: &AuditEvent) -> Option<String> {
-    // In a record about a key, `tenant` is that of the key's holder, not that of the actor.
+    // Return nothing for a record about a key, in which `tenant` is that of the key's holder and not that of the actor.
     if detail::<String>(event, "key_id").is_some() {
         return None;
     }

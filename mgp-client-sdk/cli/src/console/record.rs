@@ -37,7 +37,7 @@ pub(super) struct Filter {
     pub(super) kind: Option<String>,
     pub(super) trace: Option<String>,
     pub(super) since: Option<String>,
-    /// The result, as the column of the table words it.
+    /// The result of an event, in the words of the table's column.
     pub(super) result: Option<String>,
 }
 

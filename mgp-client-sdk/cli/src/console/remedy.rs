@@ -10,7 +10,7 @@ use super::layout::url;
 use super::operator::Viewer;
 use super::questions::{Questions, approval_id, detail, tenant};
 
-/// The duration of the grants that the links propose.
+/// The duration that the links propose for a grant.
 const TERM: &str = "1h";
 
 struct Refused<'a> {
@@ -33,7 +33,7 @@ pub(super) fn links(
     }
 }
 
-/// Returns the path and the text of each link.
+/// Returns the path and the text of each link that may let the call run.
 fn targets(
     viewer: &Viewer,
     questions: &Questions,
@@ -51,7 +51,8 @@ fn targets(
     let refused = Refused { agent: &event.actor.id, server, tool, event };
     let rule = (refused.rule(), texts.show_rule);
     match code {
-        // Access and permissions belong to a tenant, and the forms change those of the viewer's own one.
+        // Propose no form for a call of another tenant, because the forms change the access and permissions of the
+        // viewer's own tenant.
         ErrorCode::ACCESS_DENIED | ErrorCode::PERMISSION_DENIED if refused.is_foreign() => {
             Vec::new()
         }

@@ -26,10 +26,10 @@ use crate::state;
 
 const MAX_TOOLS: u64 = 10;
 
-/// The maximum number of agents in the chart.
+/// The maximum number of agents in the chart of token costs.
 const MAX_AGENTS: usize = 12;
 
-/// The maximum number of days in the chart.
+/// The maximum number of days in the chart of saved tokens.
 const MAX_SAVED_DAYS: usize = 30;
 
 /// The width of the longest bar in a chart.

@@ -21,7 +21,7 @@ const CONFIRMED: &str = "dev.cloto.confirmation_given";
 
 const UNCONFIRMED: &str = "dev.cloto.confirmation_denied";
 
-/// A step: its time, its name, and what happened.
+/// A step of a call: its time, its name, and a text about what happened.
 struct Step {
     at: Option<SystemTime>,
     name: &'static str,
@@ -67,7 +67,7 @@ impl Story<'_> {
         match event.event_type.as_str() {
             ASKED => self.question(event, at),
             ANSWERED => one(texts.step_answered, self.answered(event)),
-            // Skipped if the question was in the inbox, because the record `ANSWERED` then has the answer.
+            // Skip this record if the question was in the inbox, because the record `ANSWERED` then has the answer.
             CONFIRMED | UNCONFIRMED if !self.has(ANSWERED) => {
                 one(texts.step_answered, self.answered(event))
             }
@@ -103,7 +103,7 @@ impl Story<'_> {
         own.filter_map(|one| one.timestamp.to_system_time()).chain(began).min()
     }
 
-    /// Returns who was asked, and by which rule.
+    /// Returns a text about who was asked to confirm the call, and by which rule.
     fn asked(&self, event: &AuditEvent) -> Markup {
         let texts = self.viewer.texts;
         html! {
@@ -123,7 +123,7 @@ impl Story<'_> {
         }
     }
 
-    /// Returns who answered what, where, and why.
+    /// Returns a text about the answer to a question: who answered what, where, and why.
     fn answered(&self, event: &AuditEvent) -> Markup {
         let texts = self.viewer.texts;
         let decision: String = detail(event, "decision").unwrap_or_default();
@@ -244,7 +244,7 @@ fn is_for_later(event: &AuditEvent) -> bool {
     approval_id(event).is_some_and(|id| mgp_security::CallApprovals::is_id(&id))
 }
 
-/// Returns which agent called which tool.
+/// Returns the agent that called and the called tool.
 fn who(event: &AuditEvent) -> Markup {
     html! { (plain(&event.actor.id)) " → " (plain(&target(event))) }
 }

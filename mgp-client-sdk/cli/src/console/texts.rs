@@ -15,7 +15,7 @@ macro_rules! texts {
     };
 }
 
-/// Returns the texts in the browser's preferred language, as far as a translation exists.
+/// Returns the texts in the first of the browser's preferred languages that has a translation.
 pub(super) fn of(headers: &HeaderMap) -> &'static Texts {
     let wanted = headers.get(header::ACCEPT_LANGUAGE).and_then(|value| value.to_str().ok());
     let languages = wanted
@@ -87,7 +87,7 @@ texts! {
     no_access: "`{agent}` has no access to `{tool}`: no entry gives it, and the server refuses by default.", "`{agent}` hat keinen Zugriff auf `{tool}`: kein Eintrag erlaubt ihn, und als Vorgabe lehnt der Server ab.";
     access_denied: "An access entry denies `{agent}` the tool `{tool}`.", "Ein Eintrag verbietet `{agent}` das Werkzeug `{tool}`.";
     press_button: "Nothing was changed. Press a button to answer.", "Nichts wurde geändert. Drücken Sie einen Knopf, um zu antworten.";
-    own_words: "The server says about its tool:", "Der Server sagt über sein Werkzeug:";
+    own_words: "The words of the server about its tool:", "Der Server sagt über sein Werkzeug:";
     refused_now: "This call would be refused now, even with your approval:", "Dieser Aufruf würde jetzt abgelehnt, auch wenn Sie ihn erlauben:";
     tool_missing: "the kernel has no such tool now; its server may have changed it, or may not run.", "der Kernel hat dieses Werkzeug jetzt nicht; sein Server hat es vielleicht geändert oder läuft nicht.";
     refused_mark: "would be refused now", "würde jetzt abgelehnt";
@@ -157,8 +157,8 @@ texts! {
     until_word: "until", "bis";
     after_word: "after", "nach";
     later_calls: "Later calls are allowed too,", "Auch spätere Aufrufe sind erlaubt,";
-    not_in_time: "nobody answered in time", "niemand antwortete rechtzeitig";
-    no_answer: "Nobody has answered, and the question has ended.", "Niemand hat geantwortet, und die Frage ist vorbei.";
+    not_in_time: "no person answered in time", "niemand antwortete rechtzeitig";
+    no_answer: "No person has answered, and the question has ended.", "Niemand hat geantwortet, und die Frage ist vorbei.";
     ran_as_answered: "after the answer", "nach der Antwort";
     gave_up: "its caller gave up while it waited", "der Aufrufer gab auf, während er wartete";
     arguments_title: "Arguments", "Argumente";

@@ -1,4 +1,4 @@
-//! Times as people write and read them.
+//! Parses times that people write, and formats times for people.
 
 use std::time::{Duration, SystemTime};
 

@@ -27,7 +27,7 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
-    /// Completes a question that was read with all its arguments.
+    /// Adds to a question, which was read with all its arguments, what the list of questions lacks.
     pub(super) async fn of_whole(viewer: &Viewer, approval: KernelApproval) -> Self {
         if approval.kind != "call" {
             return Self::of_listed(approval);
@@ -65,9 +65,10 @@ impl Waiting {
     pub(super) fn refusal(&self) -> Option<&str> {
         let Some(explained) = &self.explained else { return self.missing };
         let last = explained.steps.last();
-        // The call that waits may itself have used up the limit, and then it is not refused.
+        // If the call used up the limit itself, the limit does not refuse it once it is approved.
         let is_limit = last.is_some_and(|step| step.stage == "limits");
-        // If no rule refuses the call, the refusal is the denial of this question, which an approval takes back.
+        // If no rule refuses the call, it is refused only because this question was answered with a denial, which an
+        // approval takes back.
         let is_refused = |step: &ExplainedStep| step.result == ExplainedResult::Refused;
         let is_own_denial =
             self.approval.state == "denied" && !explained.steps.iter().any(is_refused);
@@ -96,7 +97,7 @@ async fn description(viewer: &Viewer, approval: &KernelApproval) -> Option<Strin
     found.into_iter().next()?.description
 }
 
-/// Returns the tool of a call with its server.
+/// Returns the id of the tool that a call names, i.e. the server and the tool.
 pub(super) fn tool_id(approval: &KernelApproval) -> Option<String> {
     Some(format!("{}.{}", approval.server_id.as_deref()?, approval.tool.as_deref()?))
 }

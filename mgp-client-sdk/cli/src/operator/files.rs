@@ -64,7 +64,8 @@ mod others {
     /// The flag of a listening socket in `/proc/net/unix`.
     const LISTENS: u64 = 0x10000;
 
-    /// Asks the user's other kernels to permit the change. A kernel that does not use this file has no say in it.
+    /// Asks the user's other kernels to permit the change. A kernel that does not use this file cannot refuse the
+    /// change.
     pub(super) async fn admit(global: &Global, file: &Path) -> CliResult {
         let own = real_path(&socket::path_in(&state::folder(global)?));
         let file = real_path(file);
@@ -72,13 +73,13 @@ mod others {
             match control::greet(&path, Hello::change_of(&file), || passphrase(&path)).await {
                 Ok(Some(greeting)) if HelloReply::is_unrelated(&greeting.line) => {}
                 Ok(Some(greeting)) => match HelloReply::read(&greeting.line, &path) {
-                    // Each version of the kernel has a lock, so this is another program.
+                    // Each version of the kernel has a lock file, so the program at this socket is not a kernel.
                     Err(_) if path.parent().and_then(lock::kernel_process).is_none() => {}
                     read => drop(read?),
                 },
-                // The program at this socket belongs to another user.
+                // Skip a socket whose program belongs to another user.
                 Ok(None) => {}
-                // This kernel has ended, or its folder is closed to this user.
+                // Skip a kernel that has ended, or whose folder is closed to this user.
                 Err(failure) if failure.is_no_kernel() => {}
                 Err(failure) if failure.is_no_answer() => without_answer(&path, &file, &failure)?,
                 Err(failure) => return Err(failure),
@@ -121,18 +122,20 @@ mod others {
         }
     }
 
-    /// Returns the sockets of all kernels on this machine, and the socket of the user's own state folder.
+    /// Returns the sockets of all kernels on this machine, and the sockets of the state folders that commands use
+    /// without the option `--state`.
     fn sockets() -> BTreeSet<PathBuf> {
         use std::io::Read as _;
 
         let mut table = String::new();
         if let Ok(file) = std::fs::File::open("/proc/net/unix") {
-            // Without the table, e.g. on macOS, only the user's own folder is known.
+            // If the table cannot be read, e.g. on macOS, only the sockets of the usual state folders are known.
             let _ = file.take(MAX_TABLE_BYTES).read_to_string(&mut table);
         }
         let listening = table.lines().filter_map(listening_kernel).take(MAX_KERNELS);
-        let home = std::env::home_dir().map(|home| home.join(".local/state/mgp"));
-        listening.chain(home.map(|folder| socket::path_in(&folder))).collect()
+        let usual = [state::folder_from_environment(), state::folder_in_home()];
+        let usual = usual.into_iter().flatten().map(|folder| socket::path_in(&folder));
+        listening.chain(usual).collect()
     }
 
     /// Returns the path in a line of the socket table, if a kernel listens at this path.

@@ -22,14 +22,14 @@ const ATTEMPT: &str = "operator.connect";
 /// The number of wrong passphrases in a row that cause no waiting time.
 const FREE_ATTEMPTS: u32 = 2;
 
-/// The waiting times after further wrong passphrases.
+/// The times for which passphrases are refused after further wrong ones; each is longer than the one before.
 const ATTEMPT_DELAYS: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_mins(5));
 
 /// An accepted process at the local socket, with its principal.
 #[derive(Debug)]
 pub(crate) struct Admission {
     pub(crate) principal: Principal,
-    /// The reduced rights of an operator who gave no proof and may only read; `None` if nothing is reduced.
+    /// The reduced rights of an operator who gave no proof and so may only read; `None` for full rights.
     pub(crate) pass: Option<CredentialGrant>,
 }
 
@@ -54,7 +54,7 @@ struct Attempts {
     closed_until: Option<Instant>,
 }
 
-/// A refused process, and the reply to it.
+/// The refusal of a process that connected, with the reply to that process.
 struct Refused {
     principal: Principal,
     /// The cause for the audit log; `None` if the kernel only asks for the passphrase, which is not recorded.
@@ -155,7 +155,7 @@ impl OperatorGate {
             Place::Inside(reason) if proof != OperatorProof::Passphrase => {
                 return refuse("inside host", &reason, OUTSIDE_REMEDY);
             }
-            // A process outside all hosts and servers may read without a proof.
+            // Let a process outside of all hosts and servers read without a proof, but with reduced rights.
             Place::Outside { .. } if proof != OperatorProof::None && !changes => {
                 let pass = Some(CredentialGrant::new(["admin.read"], || true));
                 return Ok(Admission { principal, pass });

@@ -11,14 +11,14 @@ pub(crate) use gate::{Admission, OperatorGate};
 pub(crate) use offline::{admit_offline, check_place, configured_proof};
 pub(crate) use passphrase::{MAX_PASSPHRASE_BYTES, MIN_PASSPHRASE_CHARS, PassphraseFile};
 
-/// The remedy for a process that a host started.
+/// The remedy in the refusal of a process that a host started.
 const OUTSIDE_REMEDY: &str = "run it in a terminal outside the host, or set `operator.proof = \"passphrase\"` under `[kernel]`";
 
 const SERVER_REMEDY: &str = "only a process that no server started can be an operator";
 
-/// The remedy for a process without a terminal.
+/// The remedy in the refusal of a process without a terminal, if changes need a terminal.
 const TERMINAL_REMEDY: &str =
     "changes need a terminal (`operator.proof = \"terminal\"`); run it in the foreground of one";
 
-/// The remedy if no passphrase is set.
+/// The remedy if changes need the passphrase, but none is set.
 const PASSPHRASE_REMEDY: &str = "changes need the passphrase (`operator.proof = \"passphrase\"`), but none is set; run `mgp operator passphrase set`";

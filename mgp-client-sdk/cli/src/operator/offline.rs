@@ -40,7 +40,7 @@ pub(crate) async fn configured_proof(sources: &Sources) -> CliResult<OperatorPro
     let no_approvals = Trust::new(std::sync::Arc::new(MemoryStore::new()));
     match sources.load(&no_approvals).await {
         Ok(loaded) => Ok(loaded.config.kernel.operator_proof),
-        // The command is about to create this file.
+        // The named configuration file does not exist yet, because the command is about to create it.
         Err(DiscoveryError::Missing { .. }) => Ok(Config::default().kernel.operator_proof),
         Err(error) => Err(error.into()),
     }

@@ -20,7 +20,8 @@ const KEEPER_NAME: &str = "mgp-keeper";
 const SHELLS: &[&str] =
     &["bash", "busybox", "csh", "dash", "fish", "ksh", "nu", "sh", "tcsh", "xonsh", "zsh"];
 
-/// The hosts that can be extensions of one editor. The editor starts the shims of all its extensions in one process.
+/// The hosts that can be extensions of one editor. One process of the editor runs all its extensions, so their shims
+/// have the same parent process.
 const EXTENSIONS: &[&str] = &["cline", "continue", "vscode"];
 
 /// The programs that adopt orphaned processes.
@@ -78,7 +79,7 @@ impl fmt::Display for Inside {
 }
 
 impl HostTable {
-    /// Returns the reason why a process is not allowed to act as an operator; `None` if there is none.
+    /// Returns the reason why a process is not allowed to act as an operator; `None` if it is allowed.
     pub(crate) fn inside(
         &self,
         table: &impl ProcessTable,
@@ -94,8 +95,8 @@ impl HostTable {
             let Host { name, root, is_shell, .. } = host.clone();
             return Some(Inside::Host { name, pid: root.pid, is_shell });
         }
-        let alive = self.0.iter().filter(|host| lives(table, host.root));
-        let host = alive.into_iter().find(|host| is_detached(table, chain, host))?;
+        let mut alive = self.0.iter().filter(|host| lives(table, host.root));
+        let host = alive.find(|host| is_detached(table, chain, host))?;
         Some(Inside::Detached { name: host.name.clone(), pid: host.root.pid })
     }
 

@@ -99,8 +99,8 @@ impl Hosts {
     /// Records a known host: the process that started this kernel and is connected to it over stdio.
     pub(crate) fn admit_own_host(&self, agent: &str) {
         let Some(chain) = ancestry(&Proc, own_pid()) else { return };
-        // This process is in the position of a shim here. The kernel's id is given as 0, because otherwise this
-        // process, the first of the chain, would count as a kernel that started the shim.
+        // This process takes the place of the shim in this check. The kernel's process id is given as 0, because
+        // otherwise this process, the first of the chain, would count as a kernel that started the shim.
         let admitted = self.0.lock().admit_agent(&Proc, &chain, agent, true, 0, |_| false);
         if let Err(reason) = admitted {
             tracing::warn!(%reason, "host not recorded");

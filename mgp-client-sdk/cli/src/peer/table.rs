@@ -75,7 +75,7 @@ fn read_ancestry(table: &impl ProcessTable, pid: i32) -> Option<Vec<ProcessStat>
     Some(chain)
 }
 
-/// Returns whether a process still runs.
+/// Returns whether the process with this id and start time still runs.
 pub(crate) fn lives(table: &impl ProcessTable, id: ProcessId) -> bool {
     table.stat(id.pid).is_some_and(|stat| stat.id == id)
 }
@@ -182,8 +182,8 @@ mod tests {
             }
         }));
         assert_eq!(pids(ancestry(&table, 20)), Some(vec![20, 1]));
-        // The child still names the reused id here, but the new process is younger than the child, so it cannot be the
-        // parent.
+        // The child still names the reused id as its parent, but the new process with this id is younger than the
+        // child, so it cannot be the parent.
         let reused = table_with_young_parent();
         assert_eq!(pids(ancestry(&reused, 20)), None);
     }

@@ -17,6 +17,10 @@ use crate::state_option;
 /// The interval at which the relay tries to connect to another kernel after its kernel has ended.
 const RECONNECT_INTERVAL: Duration = Duration::from_millis(250);
 
+/// The maximum interval between two attempts to connect after attempts have failed, e.g. because the kernel refuses the
+/// connection. The interval grows because the kernel records each refusal.
+const MAX_RECONNECT_INTERVAL: Duration = Duration::from_secs(30);
+
 /// The maximum time that a kernel takes to answer the handshake that the relay repeats after the previous kernel has
 /// ended.
 const OPENING_TIMEOUT: Duration = Duration::from_secs(30);
@@ -36,11 +40,11 @@ struct State {
     kernel: Option<Arc<Stream>>,
     /// `true` while a line of the host waits for a kernel.
     is_wanted: bool,
-    /// `true` while the thread that reads from the host has lines that are not yet in `session`, because it waits for a
-    /// kernel.
+    /// `true` while the thread that reads from the host waits for a kernel and has lines that are not yet recorded in
+    /// `session`.
     has_unrecorded: bool,
-    /// `true` if no kernel can be started. The thread that reads from the host then adds its lines to `session`, so
-    /// that their requests can be answered with an error.
+    /// `true` if no kernel can be started. The thread that reads from the host then records its lines in `session` at
+    /// once, so that their requests can be answered with an error.
     is_refusing: bool,
     has_host_left: bool,
     /// `true` while lines of the host are being sent to the kernel.
@@ -72,17 +76,19 @@ pub(super) fn run(
         if output.write_all(&ended).is_err() {
             return Ok(());
         }
+        let mut interval = RECONNECT_INTERVAL;
         loop {
-            let Some(is_wanted) = relay.wait() else { return Ok(()) };
+            let Some(is_wanted) = relay.wait(interval) else { return Ok(()) };
             let next = connect(is_wanted);
             match next.and_then(|next| next.map_or(Ok(None), |stream| relay.open(stream))) {
                 Ok(Some(next)) => {
                     lines = next;
                     break;
                 }
-                Ok(None) => {}
-                // The next request of the host causes another attempt.
+                Ok(None) => interval = RECONNECT_INTERVAL,
+                // Wait longer before the next attempt; the next request of the host causes one at once.
                 Err(failure) => {
+                    interval = MAX_RECONNECT_INTERVAL.min(interval * 2);
                     tracing::error!(%failure, "no kernel could be started");
                     if output.write_all(&relay.refuse(&failure)).is_err() {
                         return Ok(());
@@ -129,7 +135,7 @@ impl Relay {
         let mut lines = LineReader::new(input);
         while let Ok(Some(received)) = lines.next() {
             let Some((kernel, out)) = self.take_from_host(received) else { continue };
-            // If the write fails, the kernel has ended; the thread that reads from the kernel notices this too.
+            // Ignore an error: if the kernel has ended, the thread that reads from it notices this too.
             let _ = (&*kernel).write_all(out.as_deref().unwrap_or(received));
             self.state().is_sending = false;
             self.changed.notify_all();
@@ -188,7 +194,7 @@ impl Relay {
             let waited = self.changed.wait_while(state, is_sending);
             let state = waited.unwrap_or_else(PoisonError::into_inner);
             if let Some(kernel) = &state.kernel {
-                // If the write fails, the kernel has ended, which the caller notices.
+                // Ignore an error: if the kernel has ended, the caller notices this.
                 let _ = (&**kernel).write_all(&confirmed);
             }
         }
@@ -206,12 +212,12 @@ impl Relay {
 
     // === Another kernel ===
 
-    /// Waits until it is time to look for a kernel; returns whether a message waits for one, or `None` if the host
+    /// Waits until a message needs a kernel, at most for `interval`; returns whether one does, or `None` if the host
     /// left.
-    fn wait(&self) -> Option<bool> {
+    fn wait(&self, interval: Duration) -> Option<bool> {
         let state = self.state();
         let is_idle = |state: &mut State| !state.is_wanted && !state.has_host_left;
-        let waited = self.changed.wait_timeout_while(state, RECONNECT_INTERVAL, is_idle);
+        let waited = self.changed.wait_timeout_while(state, interval, is_idle);
         let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         (!state.has_host_left).then_some(state.is_wanted)
     }
@@ -225,7 +231,7 @@ impl Relay {
             let waited = self.changed.wait_while(state, |state| state.is_refusing);
             state = waited.unwrap_or_else(PoisonError::into_inner);
         }
-        // The next line of the host may already wait.
+        // If the next line of the host already waits, a kernel is still needed.
         state.is_wanted = state.has_unrecorded;
         state.session.refuse(&state_option::add_to(&format!(
             "mgp does not start: {failure}; correct that and call again; `mgp doctor` checks it"
@@ -323,6 +329,10 @@ mod tests {
         let has = |method: &str| received.contains(method);
         assert!(has(Initialize::METHOD) && !has(ToolsCall::METHOD), "{received}");
         assert!(relay.state().session.has_held());
-        assert_eq!(relay.wait(), Some(true), "a kernel is started for the request");
+        assert_eq!(
+            relay.wait(RECONNECT_INTERVAL),
+            Some(true),
+            "a kernel is started for the request"
+        );
     }
 }

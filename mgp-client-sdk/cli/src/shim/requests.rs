@@ -90,8 +90,8 @@ impl OpenRequests {
         self.end_all(|repeat| repeat == Repeat::Never)
     }
 
-    /// Removes the requests that wait for the next kernel, and returns their ids; keeps requests for notification
-    /// streams.
+    /// Removes the requests that wait for the next kernel, and returns their ids. Requests for notification streams are
+    /// kept.
     pub(super) fn end_held(&mut self) -> Vec<Id> {
         self.end_all(|repeat| repeat != Repeat::Always)
     }
@@ -111,7 +111,7 @@ impl OpenRequests {
         for request in self.requests.values_mut() {
             match request.repeat {
                 Repeat::Never => continue,
-                // From now on, the next kernel may execute the request.
+                // Do not send the request again after this, because the next kernel may execute it.
                 Repeat::Once => request.repeat = Repeat::Never,
                 Repeat::Always => {}
             }

@@ -28,10 +28,12 @@ use crate::socket_hello::{HOLDING, LEAVING, REPEAT};
 const MAX_PARSED_BYTES: usize = 64 * 1024;
 const CUT_BYTES: usize = 1024;
 
-/// Maximum number of remembered requests, questions (requests of the kernel to the host), and subscriptions, each.
+/// The maximum number of remembered requests of the host, the same of requests of the kernel to the host ("questions"),
+/// and the same of subscriptions.
 pub(super) const MAX_REMEMBERED: usize = 4096;
 
-/// Prefix of ids that the shim creates: for repeated requests, and for questions of later kernels.
+/// The prefix of the ids that the shim creates, for the requests that it repeats and for the questions (requests to the
+/// host) of later kernels.
 const PREFIX: &str = "mgp-shim";
 
 /// The way in which a line is forwarded to the other side.
@@ -47,7 +49,10 @@ pub(super) enum Forward {
 pub(super) struct Session {
     /// The number of kernels that have been replaced.
     generation: u32,
-    initialize: Option<Vec<u8>>,
+    /// The host's latest `initialize` request with its id.
+    initialize: Option<(Id, Vec<u8>)>,
+    /// `true` once a kernel has answered that request.
+    is_accepted: bool,
     initialized: Option<Vec<u8>>,
     /// The latest log level request and the open resource subscriptions of the host, by method and URI.
     settings: BTreeMap<String, Vec<u8>>,
@@ -100,7 +105,7 @@ impl Envelope<'_> {
         for (name, value) in
             [("params", self.params), ("result", self.result), ("error", self.error)]
         {
-            // Copied as text, because parsing could change a value, e.g. a number with many digits.
+            // Copy the value as text, because parsing could change it, e.g. a number with many digits.
             if let Some(value) = value {
                 let _ = write!(line, ",\"{name}\":{}", value.get());
             }
@@ -163,9 +168,10 @@ impl Session {
 
     fn note_request(&mut self, id: Id, method: &str, message: &Envelope<'_>, line: &[u8]) {
         let is_listening = method == SubscriptionsListen::METHOD;
-        self.requests.add(id, if is_listening { Repeat::Always } else { Repeat::Never }, line);
+        let repeat = if is_listening { Repeat::Always } else { Repeat::Never };
+        self.requests.add(id.clone(), repeat, line);
         if method == Initialize::METHOD {
-            self.initialize = Some(line.to_vec());
+            (self.initialize, self.is_accepted) = (Some((id, line.to_vec())), false);
         } else if method == LoggingSetLevel::METHOD {
             self.settings.insert(method.to_owned(), line.to_vec());
         } else if let Some(uri) = uri(message) {
@@ -178,7 +184,8 @@ impl Session {
         }
     }
 
-    /// Returns how to pass on a request; a request is not sent to a kernel that is about to end.
+    /// Returns how to pass on a request of the host: not at all if the kernel is about to end, so that the request
+    /// waits for the next kernel.
     fn held(&self) -> Forward {
         if self.requests.is_holding() { Forward::Nothing } else { Forward::AsReceived }
     }
@@ -188,7 +195,8 @@ impl Session {
         self.requests.has_held()
     }
 
-    /// Records that the kernel is about to end; returns the line that confirms this to the kernel.
+    /// Records that the kernel is about to end, so that further requests wait for the next kernel. Returns the line
+    /// that confirms this to the kernel.
     pub(super) fn hold(&mut self) -> Vec<u8> {
         self.requests.hold();
         to_line(&json!({ "jsonrpc": "2.0", "method": HOLDING }))
@@ -232,6 +240,8 @@ impl Session {
             (None, Some(id)) if self.repeated.remove(&id) => Forward::Nothing,
             (None, Some(id)) if message.error_code() == Some(REPEAT) => self.repeat_later(&id),
             (None, Some(id)) => {
+                let is_of = |(own, _): &(Id, Vec<u8>)| message.result.is_some() && *own == id;
+                self.is_accepted |= self.initialize.as_ref().is_some_and(is_of);
                 self.events.note_answer(&id, message.result);
                 self.requests.end(&id);
                 Forward::AsReceived
@@ -313,11 +323,14 @@ impl Session {
     /// In the legacy era, the only such request is `initialize`. The modern era has no handshake; there, the requests
     /// open the event subscriptions that the repeated requests for streams name.
     pub(super) fn opening(&mut self) -> Option<Vec<u8>> {
-        let Some(line) = self.initialize.clone() else {
+        let Some((_, line)) = self.initialize.clone() else {
             let lines = self.repeat_events();
             return Some(lines).filter(|lines| !lines.is_empty());
         };
-        self.initialized.is_some().then(|| self.repeat(&line, "opening"))
+        // Open the session only if the host goes on with it: a kernel has accepted `initialize`, or the host has sent
+        // `initialized`.
+        let is_open = self.is_accepted || self.initialized.is_some();
+        is_open.then(|| self.repeat(&line, "opening"))
     }
 
     fn repeat_events(&mut self) -> Vec<u8> {
@@ -405,7 +418,7 @@ fn cancelled_id(message: &Envelope<'_>) -> Option<Id> {
     params.request_id
 }
 
-/// Returns the errors that answer requests.
+/// Returns an error response to each of these requests.
 fn refuse(requests: Vec<Id>, reason: &str) -> Vec<u8> {
     let error = json!({ "code": ErrorCode::INTERNAL_ERROR.0, "message": reason });
     let lines = requests.into_iter();
@@ -469,6 +482,21 @@ mod tests {
         let settings = texts(&session.settings());
         assert!(settings[0].contains("initialized") && settings[1].contains(r#""uri":"a:b""#));
         assert_eq!(texts(&session.changes()).len(), 3);
+    }
+
+    #[test]
+    fn a_host_that_has_not_completed_its_handshake_completes_it_with_the_next_kernel() {
+        let initialize = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{}}"#;
+        let opening = |answer: &str| {
+            let mut session = Session::default();
+            let _ = session.note_host(&line(initialize));
+            let _ = session.note_kernel(&line(answer));
+            let _ = session.end_kernel();
+            (session.opening().is_some(), session.settings())
+        };
+        assert_eq!(opening(r#"{"jsonrpc":"2.0","id":0,"result":{}}"#), (true, Vec::new()));
+        let refused = r#"{"jsonrpc":"2.0","id":0,"error":{"code":-32602,"message":"x"}}"#;
+        assert_eq!(opening(refused), (false, Vec::new()), "the host may try another version");
     }
 
     #[test]

@@ -21,25 +21,25 @@ use crate::exit::CliResult;
 use crate::replace_file::replace_file;
 use crate::socket_hello::HELLO_TIMEOUT;
 
-/// A connection without an async runtime.
+/// A connection to the local socket, for code without an async runtime.
 pub(crate) type Stream = std::net::TcpStream;
 
-/// A connection of an async runtime.
+/// A connection to the local socket, for code in an async runtime.
 pub(crate) type AsyncStream = tokio::net::TcpStream;
 
-/// The length of a nonce, in bytes.
+/// The length, in bytes, of the random value that each side sends for the proof of the other side.
 const NONCE_BYTES: usize = 32;
 
-/// The length of a proof, in bytes.
+/// The length, in bytes, of the proof that a side knows the key.
 const PROOF_BYTES: usize = 64;
 
 /// The time within which a kernel accepts a connection; the system does so even if the kernel is busy.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// The maximum size of the file that is read.
+/// The maximum size of the file with the address and the key, in bytes.
 const MAX_FILE_BYTES: u64 = 1024;
 
-/// Connects to the kernel that listens at the address in a file.
+/// Connects to the kernel whose address is in the file at this path.
 pub(crate) fn connect(path: &Path) -> io::Result<Stream> {
     let Place { address, key } = Place::read(path)?;
     // Windows tries for seconds to connect to a port at which no program listens, so limit the time.
@@ -81,7 +81,7 @@ pub(crate) fn process_id(_: &AsyncStream) -> Option<u32> {
     None
 }
 
-/// A listening socket.
+/// The kernel's listening socket, with its key.
 #[derive(Debug)]
 pub(super) struct Listener {
     listener: TcpListener,
@@ -140,7 +140,7 @@ impl UserCheck {
     }
 }
 
-/// The secret of one listening socket.
+/// The random key of one listening socket, which only processes of the same user can read.
 struct Key(String);
 
 mgp_types::opaque_debug!(Key);
@@ -153,7 +153,7 @@ impl Key {
     }
 }
 
-/// The content of the file.
+/// The content of the file: the address at which a kernel listens, and its key.
 struct Place {
     address: SocketAddr,
     key: Key,
@@ -221,7 +221,7 @@ mod tests {
             stream.write_all(&[b'0'; NONCE_BYTES]).await.unwrap();
             let mut reply = [0; NONCE_BYTES + PROOF_BYTES];
             stream.read_exact(&mut reply).await.unwrap();
-            // The kernel's own proof is not the proof of a client.
+            // Send the kernel's own proof back, which the kernel must not accept as the proof of a client.
             stream.write_all(&reply[NONCE_BYTES..]).await.unwrap();
             stream
         };

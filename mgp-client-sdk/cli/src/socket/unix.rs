@@ -10,10 +10,10 @@ use tokio::net::UnixListener;
 use super::unusable;
 use crate::exit::{CliResult, Failure};
 
-/// A connection without an async runtime.
+/// A connection to the local socket, for code without an async runtime.
 pub(crate) type Stream = std::os::unix::net::UnixStream;
 
-/// A connection of an async runtime.
+/// A connection to the local socket, for code in an async runtime.
 pub(crate) type AsyncStream = tokio::net::UnixStream;
 
 pub(crate) fn connect(path: &Path) -> io::Result<Stream> {
@@ -47,7 +47,7 @@ pub(crate) fn process_id(stream: &AsyncStream) -> Option<u32> {
     u32::try_from(stream.peer_cred().ok()?.pid()?).ok()
 }
 
-/// A listening socket.
+/// The kernel's listening socket.
 #[derive(Debug)]
 pub(super) struct Listener(UnixListener);
 

@@ -19,12 +19,27 @@ fn access_is_granted_queried_and_revoked() {
     assert!(home.succeed(&["access", "query", "ada", "files"]).contains("she works there"));
     let printed = home.succeed(&["access", "query", "ada", "files", "wipe"]);
     assert!(printed.starts_with("deny ada for wipe of files, by tool grant"), "{printed}");
+    let printed = home.succeed(&["access", "query", "*", "files", "read"]);
+    assert!(printed.contains("`mgp access grant '*' files read`"), "{printed}");
 
     home.silent(&["access", "revoke", "ada", "files", "wipe"]);
     assert_eq!(ask("wipe"), "allow");
     home.silent(&["access", "revoke", "ada", "files"]);
     home.fail(1, &["access", "revoke", "ada", "files"], "there is no entry to revoke");
     assert_eq!(ask("read"), "deny");
+}
+
+#[test]
+fn connect_lists_the_servers_that_the_named_configuration_closes() {
+    let home = Home::new();
+    let server = |id: &str, policy: &str| {
+        format!("[[servers]]\nid = '{id}'\ncommand = 'x'\nmgp.default_policy = '{policy}'\n")
+    };
+    let config = home.write("c.toml", &(server("open", "opt-out") + &server("closed", "opt-in")));
+    let config = ["--config", config.to_str().unwrap(), "--no-grant"];
+    let connect = ["connect", "cursor", "--interactive", "no"];
+    let done = home.json("connect", &[&connect[..], &config].concat());
+    assert_eq!(done["not_granted"], json!(["closed"]), "{done}");
 }
 
 #[test]

@@ -140,7 +140,7 @@ fn a_log_that_was_changed_is_shown_with_a_warning() {
     shows_the_first(&["audit", "export"]);
     shows_the_first(&["audit", "query", "--type", "access_granted"]);
     shows_the_first(&["audit", "tail"]);
-    // The folder has another log since.
+    // From here on, the state folder has another log.
     move_log(&home, "audit-2");
     home.succeed(&["access", "grant", "third", "bench", "--force"]);
     assert!(home.succeed(&["audit", "verify"]).contains("unchanged"));

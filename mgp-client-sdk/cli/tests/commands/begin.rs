@@ -97,6 +97,9 @@ fn errors_of_usage_show_the_right_form() {
     home.fail(2, &["access", "grant", "a", "b", "--expires", "2001-01-01"], "is in the past");
     home.fail(2, &["servers", "add", "a"], "COMMAND");
     home.fail(2, &["servers", "add", "a b", "--", "c"], "is not a valid id");
+    home.fail(2, &["servers", "add", "_a", "--", "c"], "begin with a letter or digit");
+    home.fail(2, &["servers", "add", &"a".repeat(129), "--", "c"], "at most 128");
+    home.fail(2, &["connect", "cursor", "--agent", "_a"], "begin with a letter or digit");
     home.fail(2, &["servers", "add", "a", "--url", "https://x", "--header", "y"], "NAME=VALUE");
     home.fail(
         1,
@@ -166,18 +169,11 @@ fn a_failure_is_json_where_json_was_asked_for() {
 
 #[test]
 fn the_guard_answers_each_line_in_order() {
-    use std::{io::Write, process::Stdio};
-
     let home = Home::new();
     let answers = |kind: &str, lines: &str| {
-        let mut command = home.command(&["guard", kind, "--timing"]);
-        let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut guard = command.spawn().unwrap();
-        guard.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
-        let ended = guard.wait_with_output().unwrap();
-        assert!(String::from_utf8_lossy(&ended.stderr).contains("p99_us"), "{ended:?}");
-        let text = String::from_utf8(ended.stdout).unwrap();
-        let answers = text.lines().map(|line| serde_json::from_str(line).unwrap());
+        let ended = home.run_fed(&["guard", kind, "--timing"], lines);
+        assert!(ended.err.contains("p99_us"), "{ended:?}");
+        let answers = ended.out.lines().map(|line| serde_json::from_str(line).unwrap());
         answers.collect::<Vec<serde_json::Value>>()
     };
     let lines = "{\"id\":\"a\",\"input\":\"env rm -rf x\"}\n{\n{\"id\":3,\"input\":\"ls 'a;b'\"}\n";

@@ -19,14 +19,20 @@ fn opened(home: &Home, message: &str) -> serde_json::Value {
     open
 }
 
-#[test]
-fn an_operator_answers_confirms_and_dismisses() {
+/// Starts a kernel with the example server `confirm`, whose tool `files.clean` asks the caller.
+pub(crate) fn asking() -> Kernel {
     let program = program("confirm");
     let kernel = Kernel::new(&format!(
         "[[servers]]\nid = 'files'\ncommand = '{program}'\n[servers.mgp]\ndefault_policy = 'opt-out'\n\
          risk = {{ clean = 'safe' }}\n"
     ));
     until_blocking("the tool is listed", || kernel.server("files")["tools"].as_u64() == Some(1));
+    kernel
+}
+
+#[test]
+fn an_operator_answers_confirms_and_dismisses() {
+    let kernel = asking();
     let home = &kernel.home;
     assert!(home.succeed(&["callbacks", "ls"]).contains("no open questions"));
     let call = || {

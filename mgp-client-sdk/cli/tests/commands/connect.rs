@@ -33,6 +33,20 @@ fn the_entry_is_added_and_the_rest_of_the_file_is_kept() {
 }
 
 #[test]
+fn the_advice_on_servers_beside_mgp_names_the_host_and_the_agent() {
+    let home = Home::new();
+    let own = r#"{"mcpServers": {"own": {"command": "own"}}}"#;
+    home.write(".cursor/mcp.json", own);
+    let shown = home.succeed(&["connect", "cursor", "--agent", "ann", "--interactive", "no"]);
+    assert!(shown.contains("`mgp import cursor --apply --agent ann` copies"), "{shown}");
+    assert!(shown.contains("`mgp connect cursor --replace --agent ann` takes"), "{shown}");
+    let file = home.write("other.json", own);
+    let file = file.to_str().unwrap();
+    let shown = home.succeed(&["connect", "generic", file, "--interactive", "no"]);
+    assert!(shown.contains("`mgp connect generic ") && shown.contains(" --replace`"), "{shown}");
+}
+
+#[test]
 fn the_entry_has_the_options_of_the_command() {
     let home = Home::new();
     let config = home.write("work/c.toml", "");
@@ -164,8 +178,8 @@ fn a_host_gets_no_server_that_it_did_not_have() {
     };
     // `mgp connect` recognizes the host's server under another id, and lists the servers that the agent may not use.
     assert_eq!(connect(&["--no-grant"]), (vec![], json!(["bench", "closed", "own"])));
-    let plan = Plan { home: &home };
-    plan.rename("own", "mine");
+    let own = fs::read_to_string(home.own()).unwrap();
+    fs::write(home.own(), own.replace("id = \"own\"", "id = \"mine\"")).unwrap();
     assert_eq!(connect(&[]), (vec!["mine".to_owned()], json!(["bench", "closed"])));
     home.silent(&["access", "grant", "cursor", "closed", "--deny"]);
     assert_eq!(connect(&["--grant", "all"]), (vec!["bench".to_owned()], json!([])));
@@ -173,19 +187,6 @@ fn a_host_gets_no_server_that_it_did_not_have() {
     assert_eq!(standing["entries"][0]["permission"], "deny");
     let wrong = ["connect", "cursor", "--interactive", "no", "--grant", "bnech"];
     home.fail(1, &wrong, "there is no server `bnech`; did you mean `bench`?");
-}
-
-/// The user's own configuration in a home.
-struct Plan<'a> {
-    home: &'a Home,
-}
-
-impl Plan<'_> {
-    fn rename(&self, old: &str, new: &str) {
-        let text = fs::read_to_string(self.home.own()).unwrap();
-        let id = |id: &str| format!("id = \"{id}\"");
-        fs::write(self.home.own(), text.replace(&id(old), &id(new))).unwrap();
-    }
 }
 
 #[test]
@@ -294,7 +295,7 @@ fn disconnect_restores_an_entry_named_mgp_that_starts_another_server_or_cannot_b
         home.succeed(&["disconnect", "cursor"]);
         home.fail(1, &["disconnect", "cursor"], "starts another program, or cannot be read");
         assert_eq!(fs::read_to_string(&file).unwrap(), before);
-        // The host changes its file in between.
+        // The host changes its file after mgp was connected.
         for is_connected_again in [false, true] {
             home.succeed(&["connect", "cursor", "--interactive", "no"]);
             let text = fs::read_to_string(&file).unwrap();

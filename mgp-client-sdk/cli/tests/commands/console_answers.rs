@@ -14,10 +14,10 @@ use mgp_types::service::Principal;
 use mgp_types::store::{Db, Store};
 use serde_json::json;
 
+use crate::callbacks::asking;
 use crate::console::{Answer, Browser, call_of, calling, ended, guarded, waiting};
 use crate::hostile::{FLAGGED, stub};
 use crate::kernel::Kernel;
-use crate::program::program;
 use crate::world::Home;
 
 fn attribute<'a>(tag: &'a str, name: &str) -> Option<&'a str> {
@@ -195,7 +195,7 @@ fn an_approval_of_a_call_that_is_refused_now_says_so() {
     assert!(inbox.contains("`default` may call `desk.echo` with any arguments"), "{inbox}");
     assert!(inbox.contains("every call of `desk.echo` by `default` is refused"), "{inbox}");
     assert!(!inbox.contains("would be refused now"), "{inbox}");
-    assert!(inbox.contains("The server says about its tool:"), "{inbox}");
+    assert!(inbox.contains("The words of the server about its tool:"), "{inbox}");
     let entry = [("agent", "default"), ("server", "desk"), ("tool", "echo"), ("answer", "deny")];
     browser.done("/access/grant", &entry);
     let inbox = browser.get("").text();
@@ -303,12 +303,7 @@ fn a_decision_for_later_calls_names_its_tool_and_its_end() {
 
 #[test]
 fn a_question_of_a_server_waits_in_the_inbox_with_the_command_that_answers_it() {
-    let program = program("confirm");
-    let kernel = Kernel::new(&format!(
-        "[[servers]]\nid = 'files'\ncommand = '{program}'\n[servers.mgp]\ndefault_policy = 'opt-out'\n\
-         risk = {{ clean = 'safe' }}\n"
-    ));
-    until_blocking("the tool is listed", || kernel.server("files")["tools"].as_u64() == Some(1));
+    let kernel = asking();
     let home = &kernel.home;
     let browser = Browser::new(home);
     let mut call = home.command(&["tools", "call", "files.clean"]);

@@ -77,3 +77,18 @@ fn a_specification_without_its_parts_has_errors() {
     assert_eq!((code, &report["errors"]), (Some(1), &7.into()), "{report}");
     home.fail(2, &["contract", "lint", "unknown"], "there is no server `unknown`");
 }
+
+#[test]
+fn required_tools_are_read_from_the_lock_file_beside_the_configuration() {
+    let home = Home::new();
+    home.write(
+        ".config/mgp/servers.toml",
+        &format!("[[servers]]\nid = 'bench'\ncommand = '{}'\n", program("workbench")),
+    );
+    let check = ["contract", "check", "bench", "--against", "mgp.lock"];
+    home.fail(1, &check, ".config/mgp/mgp.lock`; write it with `mgp lock`");
+    home.succeed(&["lock"]);
+    assert!(!home.work().join("mgp.lock").exists());
+    let checked = home.json("contract-check", &check);
+    assert_eq!(checked["broken"], 0, "{checked}");
+}

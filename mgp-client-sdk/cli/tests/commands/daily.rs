@@ -5,6 +5,7 @@ use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 use std::process::Stdio;
 
 use crate::console::{calling, ended, guarded, waiting};
@@ -31,32 +32,23 @@ fn the_log_of_the_kernel_is_shown_and_followed() {
     let mut following =
         home.command(&["logs", "-f", "-n", "0"]).stdout(Stdio::piped()).spawn().unwrap();
     let mut shown = BufReader::new(following.stdout.take().unwrap()).lines();
-    let append = |text: &str| {
-        fs::OpenOptions::new()
-            .append(true)
-            .open(&path)
-            .unwrap()
-            .write_all(text.as_bytes())
-            .unwrap();
+    let append = |path: &Path, text: &str| {
+        let mut file = fs::OpenOptions::new().append(true).open(path).unwrap();
+        file.write_all(text.as_bytes()).unwrap();
     };
     // The command may not have opened the file yet, so lines are added until one is shown.
     let adding = std::thread::spawn({
         let path = path.clone();
         move || {
             for _ in 0..100 {
-                fs::OpenOptions::new()
-                    .append(true)
-                    .open(&path)
-                    .unwrap()
-                    .write_all(b"new\n")
-                    .unwrap();
+                append(&path, "new\n");
                 std::thread::sleep(std::time::Duration::from_millis(50));
             }
         }
     });
     assert_eq!(shown.next().unwrap().unwrap(), "new");
     adding.join().unwrap();
-    append("half");
+    append(&path, "half");
     // A kernel renames a log that has become too long.
     fs::rename(&path, path.with_extension("log.old")).unwrap();
     fs::write(&path, "renamed\n").unwrap();

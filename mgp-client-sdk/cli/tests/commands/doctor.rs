@@ -489,7 +489,7 @@ fn a_host_that_starts_a_missing_program_fails_in_each_form_of_the_entry() {
         "extensions:\n  mgp:\n    type: stdio\n    cmd: /nothing/mgp\n    args: [serve, --stdio]\n";
     for (file, text) in [
         (".config/goose/config.yaml", entry),
-        (".cursor/mcp.json", r#"{"mcpServers": {"mgp": {"command": "/nothing/mgp"}}}"#),
+        (".cursor/mcp.json", r#"{"mcpServers": {"mgp": {/* it */ "command": "/nothing/mgp"}}}"#),
         (".config/opencode/opencode.json", r#"{"mcp": {"mgp": {"command": ["/nothing/mgp"]}}}"#),
     ] {
         let home = Home::new();

@@ -35,9 +35,7 @@ fn forge(home: &Home, event: &Value) {
 fn is_found(home: &Home) {
     let (verified, code) = home.any_json("audit-verify", &["audit", "verify"]);
     assert_eq!(code, Some(1), "{verified}");
-    let (report, _) = home.any_json("doctor", &["doctor", "--no-start"]);
-    let checks = report["checks"].as_array().unwrap();
-    let audit = checks.iter().find(|check| check["about"] == "audit").unwrap();
+    let audit = doctor(home);
     assert_eq!(audit["level"], "fail", "{audit}");
     assert!(audit["what"].as_str().unwrap().contains("record"), "{audit}");
 }

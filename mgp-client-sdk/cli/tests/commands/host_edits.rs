@@ -196,12 +196,29 @@ fn a_hosts_file_is_written_only_after_the_records_that_restore_it() {
     fs::remove_file(&changes).unwrap();
     home.fail(1, &["disconnect", "cursor"], "starts another program");
 
-    // A command that is killed after it wrote the records leaves the file as it was.
     home.succeed(&connect);
+    let (connected, kept) = (text(), fs::read_to_string(&changes).unwrap());
+    fs::write(&changes, "{").unwrap();
+    home.fail(1, &["disconnect", "cursor"], "is damaged");
+    assert_eq!(text(), connected);
+    fs::write(&changes, kept).unwrap();
+    // A command that is killed after it wrote the records leaves the file as it was.
     fs::write(&file, &before).unwrap();
     home.succeed(&["undo"]);
     assert_eq!(text(), before);
     home.fail(1, &["undo"], "has changed no host's file");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_link_of_a_host_to_a_file_that_does_not_exist_is_not_replaced() {
+    let home = Home::new();
+    let link = home.write(".cursor/mcp.json", "");
+    fs::remove_file(&link).unwrap();
+    std::os::unix::fs::symlink(home.path("dotfiles/mcp.json"), &link).unwrap();
+    let connect = ["connect", "cursor", "--interactive", "no", "--no-grant"];
+    home.fail(1, &connect, "is a link to a file that does not exist; create that file");
+    assert!(link.is_symlink());
 }
 
 #[cfg(unix)]
@@ -273,4 +290,14 @@ fn undo_takes_back_a_later_change_of_a_connected_host_without_what_the_host_has_
     home.succeed(&["undo"]);
     let left: Vec<_> = read(&file)["mcpServers"].as_object().unwrap().keys().cloned().collect();
     assert_eq!((left, &read(&file)["history"]), (vec!["a".to_owned(), "b".to_owned()], &json!(1)));
+}
+
+#[test]
+fn access_to_all_servers_can_be_granted_together_with_named_ones() {
+    let home = Home::with_servers(&["clock", "files"]);
+    let connect = ["connect", "cursor", "--interactive", "no", "--grant", "all", "files"];
+    let done = home.json("connect", &connect);
+    let granted = done["granted"].as_array().unwrap().iter();
+    let ids: Vec<&Value> = granted.map(|one| &one["server"]).collect();
+    assert_eq!(ids, ["clock", "files"], "{done}");
 }

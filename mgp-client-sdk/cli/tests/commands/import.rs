@@ -363,3 +363,14 @@ fn the_agent_of_a_host_gets_the_servers_of_its_other_files() {
     fs::write(&file, now.to_string()).unwrap();
     check();
 }
+
+#[test]
+fn an_agent_that_cannot_have_access_is_refused_before_anything_is_written() {
+    let home = Home::new();
+    claude(&home);
+    let import = ["import", "claude-code", "--apply", "--agent", "a\tb"];
+    home.fail(2, &import, "no control characters");
+    let add = ["servers", "add", "a", "--agent", "group:", "--new-agent", "--", "x"];
+    home.fail(2, &add, "1 to 128 bytes");
+    assert!(!home.own().exists());
+}

@@ -4,10 +4,13 @@ use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::time::Duration;
 
 use mgp_testkit::{KilledChild, until_blocking};
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
+use crate::hostile::stub;
 use crate::program::program;
 use crate::world::Home;
 
@@ -239,6 +242,24 @@ fn a_terminated_host_removes_its_ready_file() {
 }
 
 #[test]
+fn a_server_that_ends_without_an_error_when_it_is_asked_for_its_tools_has_not_started() {
+    let script = r#"
+read -r line
+id=$(printf %s "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
+printf '{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}}\n' "$id"
+while read -r line; do case "$line" in *tools/list*) exit 0 ;; esac; done
+"#;
+    let kernel = Kernel::new(&format!(
+        "[[servers]]\nid = 'ends'\nera = 'legacy'\ncommand = 'sh'\nargs = ['-c', '''{script}''']\n"
+    ));
+    let begun = Instant::now();
+    for action in ["start", "restart"] {
+        kernel.home.fail(1, &["servers", action, "ends"], "ends is not connected");
+    }
+    assert!(begun.elapsed() < Duration::from_mins(1), "{:?}", begun.elapsed());
+}
+
+#[test]
 fn servers_are_started_stopped_and_shown() {
     let script = "echo 'I am here' >&2; exec \"$0\"";
     let echo = program("echo");
@@ -255,6 +276,9 @@ fn servers_are_started_stopped_and_shown() {
     assert!(home.succeed(&["servers", "ls", "echo"]).contains("process"));
     home.fail(1, &["servers", "start", "gone"], "run `mgp doctor gone`");
     home.fail(1, &["servers", "restart", "loud"], "; it wrote: Error: no licence; run");
+    home.silent(&["servers", "stop", "loud"]);
+    let error = kernel.server("loud")["error"].to_string();
+    assert!(!error.contains("operator_request"), "it names the stop: {error}");
     let events = home.succeed(&["events", "system.server_state"]);
     assert!(events.contains("system.server_state  echo"), "{events}");
     let lines = home.json("servers-logs", &["servers", "logs", "echo"]);
@@ -330,11 +354,8 @@ fn an_agent_finds_and_calls_what_it_was_granted() {
         &["tools", "call", "bench.echo", "--arguments", "{\"message\":\"7\"}", "--agent", "ada"],
     );
     assert_eq!(answer["content"][0]["text"], "7");
-    let mut command =
-        home.command(&["tools", "call", "bench.echo", "--arguments", "-", "--agent", "ada"]);
-    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    child.stdin.take().unwrap().write_all(b"{\"message\":\"read\"}").unwrap();
-    assert_eq!(child.wait_with_output().unwrap().stdout, b"read\n");
+    let from_input = ["tools", "call", "bench.echo", "--arguments", "-", "--agent", "ada"];
+    assert_eq!(home.run_fed(&from_input, "{\"message\":\"read\"}").out, "read\n");
     home.fail(2, &["tools", "call", "bench.echo", "--arguments", "[]"], "not a JSON object");
     home.fail(2, &["tools", "call", "bench.echo", "hi"], "is not NAME=VALUE");
     let twice = ["tools", "call", "bench.echo", "message=a", "message=b"];
@@ -462,32 +483,14 @@ fn servers_are_added_and_removed_while_a_kernel_runs() {
     until_blocking("the servers are updated", || ids().is_empty());
 }
 
-/// A shell server whose list of tools is the text of a file.
-const SHELL: &str = r#"
-while read -r line; do
-  id=$(printf '%s' "$line" | sed -n 's/^[^,]*,"id":\([0-9]*\).*/\1/p')
-  case "$line" in
-    *'"method":"initialize"'*) printf '{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"sh","version":"1"}}}\n' "$id" ;;
-    *'"method":"tools/list"'*) printf '{"jsonrpc":"2.0","id":%s,"result":{"tools":%s}}\n' "$id" "$(cat "$1")" ;;
-    *'"method":"notifications/'*) ;;
-    *) printf '{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"no"}}\n' "$id" ;;
-  esac
-done
-"#;
-
 #[test]
 fn an_upgrade_waits_for_an_operator_and_is_one_review() {
     let files = Home::new();
     let list = |word: &str| {
         let tool = |name: &str| json!({ "name": name, "description": format!("Reads {name} {word}"), "inputSchema": { "type": "object" } });
-        Value::from(["one", "two", "three", "four"].map(tool).to_vec()).to_string()
+        Value::from(["one", "two", "three", "four"].map(tool).to_vec())
     };
-    let (script, says) = (files.write("s.sh", SHELL), files.write("says", &list("whole")));
-    let kernel = Kernel::new(&format!(
-        "[[servers]]\nid = 'sh'\ncommand = 'sh'\nargs = ['{}', '{}']\n",
-        script.display(),
-        says.display()
-    ));
+    let kernel = Kernel::new(&stub(&files, "sh", &list("whole"), &json!({})));
     let home = &kernel.home;
     let waiting = || home.json("tools-ls", &["tools", "ls", "--waiting"]).as_array().unwrap().len();
     let pinned = || {
@@ -496,7 +499,7 @@ fn an_upgrade_waits_for_an_operator_and_is_one_review() {
     };
     let lacks = || kernel.server("sh")["lacks"].clone();
     let upgrade = |word: &str| {
-        fs::write(&says, list(word)).unwrap();
+        files.write("sh.tools.json", &list(word).to_string());
         home.silent(&["servers", "restart", "sh"]);
         until_blocking("the definitions wait", || waiting() == 4);
     };

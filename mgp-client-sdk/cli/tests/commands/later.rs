@@ -2,7 +2,6 @@
 //! ready.
 
 use std::fs;
-use std::io::Write as _;
 use std::time::Duration;
 
 use mgp_testkit::until_blocking;
@@ -170,11 +169,8 @@ fn setup_leaves_servers_in_the_host_that_work_only_there() {
     let there = || fs::read_to_string(home.path(file)).unwrap();
     assert!(there().contains("${input:api-key}") && !there().contains("\"data\":"), "{}", there());
 
-    // The stored secret takes the place of the answer.
-    let mut command = home.command(&["secrets", "set", "API_KEY"]);
-    let mut store = command.stdin(std::process::Stdio::piped()).spawn().unwrap();
-    store.stdin.take().unwrap().write_all(b"hunter2").unwrap();
-    assert!(store.wait().unwrap().success());
+    // With the secret stored, mgp takes the server over, and uses the secret in place of the host's input.
+    assert_eq!(home.run_fed(&["secrets", "set", "API_KEY"], "hunter2").code, Some(0));
     home.succeed(&setup);
     assert!(!there().contains("${input:api-key}"), "{}", there());
     let own = fs::read_to_string(home.own()).unwrap();

@@ -327,7 +327,7 @@ fn a_kernel_has_credentials_of_its_own_by_configuration() {
     world.answers("x", "nightly");
     world.issuer.control("forget-machine");
     world.refuses("x", "check its `auth`");
-    world.home().fail(2, &["servers", "login", "tracker"], "nobody logs in");
+    world.home().fail(2, &["servers", "login", "tracker"], "mgp logs in itself");
 }
 
 #[test]

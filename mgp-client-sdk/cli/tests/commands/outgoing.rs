@@ -131,18 +131,12 @@ fn a_webhook_uses_the_configured_proxy_and_changes_it_with_the_configuration() {
 #[test]
 fn a_secret_is_in_no_file_that_others_read() {
     let home = Home::new();
-    let set = |value: &str| {
-        let mut set = home.command(&["secrets", "set", "token"]);
-        let mut set = set.stdin(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-        set.stdin.take().unwrap().write_all(value.as_bytes()).unwrap();
-        assert!(set.wait().unwrap().success());
-    };
     let server = "[[servers]]\nid = 's'\ncommand = '/bin/sh'\n\
         args = ['-c', 'echo got $TOKEN >&2; exit 1']\nenv = { TOKEN = '${keyring:token}' }\n";
     home.write(".config/mgp/servers.toml", server);
     home.fail(1, &["doctor", "s"], "1 check failed");
     assert!(home.run(&["doctor", "s"]).out.contains("mgp secrets set token"));
-    set("hunter2-hunter2\n");
+    assert_eq!(home.run_fed(&["secrets", "set", "token"], "hunter2-hunter2\n").code, Some(0));
     assert_eq!(home.json("secrets-ls", &["secrets", "ls"]), serde_json::json!(["token"]));
     // The server received the secret, and no output shows it.
     let report = home.run(&["doctor", "s"]);

@@ -61,7 +61,10 @@ fn tools_that_only_read_by_name_need_one_answer_instead_of_one_for_each_call() {
     assert_eq!(all(), (wanted.clone(), false));
     assert!(!works(&home, "notes.get_time"));
     let why = home.run(&["why", "ada", "notes.get_time"]).out;
-    assert!(why.contains("`mgp tools risk notes.get_time safe` spares all agents that"), "{why}");
+    assert!(
+        why.contains("after `mgp tools risk notes.get_time safe`, no agent needs a confirmation"),
+        "{why}"
+    );
     let shown = home.run(&["tools", "risk"]);
     assert!(
         shown.out.contains("notes.get_time") && shown.err.contains("--yes sets them"),

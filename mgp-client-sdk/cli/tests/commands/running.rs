@@ -217,7 +217,7 @@ fn commands_that_follow_the_kernel_end_with_it_and_name_the_reason() {
         let mut command = home.command(arguments);
         command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
     });
-    // One of the clients is the command that asks.
+    // `mgp status`, which lists the clients, is one of them itself.
     let are_connected = || {
         let clients = home.json("status", &["status"])["clients"].as_array().unwrap().len();
         clients == followers.len() + 1

@@ -26,14 +26,10 @@ fn pairs(expected: &[(&str, &str)]) -> Vec<(String, String)> {
 
 #[test]
 fn an_agent_gets_no_tool_that_its_host_withholds() {
-    let bench = program("workbench");
     let with_hosts = || {
         let home = Home::new();
-        let copilot = json!({ "type": "local", "command": bench, "tools": ["echo"] });
-        let gemini = json!({ "command": bench, "excludeTools": ["echo"] });
-        let text = |server: Value| json!({ "mcpServers": { "bench": server } }).to_string();
-        home.write(".copilot/mcp-config.json", &text(copilot));
-        home.write(".gemini/settings.json", &text(gemini));
+        write_host(&home, COPILOT, &json!({ "type": "local", "tools": ["echo"] }));
+        write_host(&home, GEMINI, &json!({ "excludeTools": ["echo"] }));
         home
     };
     let home = with_hosts();
@@ -178,13 +174,8 @@ fn what_allows_more_than_the_list_of_a_host_is_named() {
 #[test]
 fn an_agent_of_two_hosts_gets_what_one_of_them_offers() {
     let home = Home::new();
-    let bench = program("workbench");
-    for (file, tools) in [("a.json", json!(["echo"])), ("b.json", json!(["fail"]))] {
-        let server = json!({ "command": bench, "tools": tools });
-        home.write(
-            &format!("work/{file}"),
-            &json!({ "mcpServers": { "bench": server } }).to_string(),
-        );
+    for (file, tool) in [("a.json", "echo"), ("b.json", "fail")] {
+        write_host(&home, &format!("work/{file}"), &json!({ "tools": [tool] }));
     }
     home.succeed(&["import", "a.json", "b.json", "--apply", "--agent", "ada"]);
     assert_eq!(entries(&home, "ada"), pairs(&[("echo", "allow"), ("fail", "allow")]));

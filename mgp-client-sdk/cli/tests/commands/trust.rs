@@ -27,6 +27,8 @@ fn a_project_is_in_effect_only_with_the_approved_content() {
     }
     let counts = || home.run(&["doctor", "--no-start"]).out.contains("is not approved");
     assert!(counts());
+    let report = home.run(&["doctor", "--no-start"]).out;
+    assert!(report.contains("1 server in /") && !report.contains("mgp.toml, "), "{report}");
     let judged = home.json("trust", &["trust", "--yes"]);
     assert_eq!(
         (&judged["approved"], &judged["servers"][0]["replaces_yours"]),

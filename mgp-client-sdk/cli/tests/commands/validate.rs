@@ -1,8 +1,5 @@
 //! Tests of `mgp validate`: servers and clients are judged by what they send.
 
-use std::io::Write as _;
-use std::process::Stdio;
-
 use serde_json::Value;
 
 use crate::world::Home;
@@ -72,18 +69,13 @@ fn a_client_is_judged_by_its_messages() {
         (handshake.to_owned(), Vec::new()),
         (format!("{handshake}{wrong}"), vec!["client.ids", "client.undeclared"]),
     ] {
-        let mut command = world.command(&["validate", "client"]);
-        let pipes = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = pipes.spawn().unwrap();
-        child.stdin.take().unwrap().write_all(messages.as_bytes()).unwrap();
-        let output = child.wait_with_output().unwrap();
-        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        let ended = world.run_fed(&["validate", "client"], &messages);
         let found: Vec<_> = ["client.ids", "client.undeclared", "client.ping", "client.json"]
             .into_iter()
-            .filter(|rule| text.contains(&format!("FAILED  {rule} ")))
+            .filter(|rule| ended.err.contains(&format!("FAILED  {rule} ")))
             .collect();
-        assert_eq!(found, expected, "{text}");
-        assert_eq!(output.status.success(), expected.is_empty(), "{text}");
+        assert_eq!(found, expected, "{ended:?}");
+        assert_eq!(ended.code == Some(0), expected.is_empty(), "{ended:?}");
     }
 }
 
@@ -100,13 +92,9 @@ fn pair(world: &Home, messages: &str, server: &[&str]) -> (bool, String, Value) 
     let report = world.path("pair.json");
     let mut words = vec!["validate", "pair", "--report", report.to_str().unwrap(), "--"];
     words.extend(server);
-    let mut command = world.command(&words);
-    let pipes = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = pipes.spawn().unwrap();
-    child.stdin.take().unwrap().write_all(messages.as_bytes()).unwrap();
-    let output = child.wait_with_output().unwrap();
+    let ended = world.run_fed(&words, messages);
     let report = serde_json::from_str(&std::fs::read_to_string(report).unwrap()).unwrap();
-    (output.status.success(), String::from_utf8(output.stdout).unwrap(), report)
+    (ended.code == Some(0), ended.out, report)
 }
 
 fn results_of(report: &Value, status: &str) -> Vec<String> {

@@ -3,23 +3,11 @@
 use mgp_testkit::until_blocking;
 use serde_json::json;
 
+use crate::hostile::stub;
 use crate::kernel::Kernel;
+use crate::world::Home;
 
-/// A shell script of a server whose tools declare different things.
-const SERVER: &str = r#"
-while IFS= read -r line; do
-  id=$(printf '%s' "$line" | sed -n 's/^{"jsonrpc":"2.0","id":\([^,]*\),.*/\1/p')
-  case "$line" in
-    *'"method":"initialize"'*) result='{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"tiny","version":"1"}}' ;;
-    *'"method":"tools/list"'*) result='{"tools":TOOLS}' ;;
-    *'"method":"tools/call"'*) result='{"content":[{"type":"text","text":"it ran"}]}' ;;
-    *) result='{}' ;;
-  esac
-  [ -z "$id" ] || printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$result"
-done
-"#;
-
-/// Starts a kernel with the server `tiny`, which runs the script [`SERVER`], and further lines of configuration.
+/// Starts a kernel with the server `tiny`, whose tools declare different things, and further lines of configuration.
 fn tiny(more: &str) -> Kernel {
     let schema = json!({"type": "object", "properties": {"text": {"type": "string"}}});
     let tool = |name: &str, hints: serde_json::Value| json!({"name": name, "inputSchema": schema, "annotations": hints});
@@ -29,15 +17,9 @@ fn tiny(more: &str) -> Kernel {
         {"name": "plain", "inputSchema": schema},
         tool("update_text", json!({"readOnlyHint": true})),
     ]);
-    let home = crate::world::Home::new();
-    let script = home.write("tiny.sh", &SERVER.replace("TOOLS", &tools.to_string()));
-    let file = home.write(
-        "c.toml",
-        &format!(
-            "[[servers]]\nid = 'tiny'\ncommand = 'sh'\nargs = ['{}']\nera = 'legacy'\n{more}",
-            script.display()
-        ),
-    );
+    let home = Home::new();
+    let server = stub(&home, "tiny", &tools, &json!({ "content": [] }));
+    let file = home.write("c.toml", &format!("{server}era = 'legacy'\n{more}"));
     let kernel = Kernel::on(home, Some(&file));
     until_blocking("the tools are listed", || kernel.server("tiny")["tools"] == 4);
     kernel

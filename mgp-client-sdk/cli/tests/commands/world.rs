@@ -1,8 +1,9 @@
 //! The fixture of these tests: a temporary home folder, and commands that run in it.
 
 use std::fs;
+use std::io::Write as _;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use mgp_testkit::TempDir;
 use serde_json::Value;
@@ -18,6 +19,13 @@ pub(crate) struct CommandOutput {
     pub(crate) code: Option<i32>,
     pub(crate) out: String,
     pub(crate) err: String,
+}
+
+impl CommandOutput {
+    fn new(output: Output) -> Self {
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        Self { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
+    }
 }
 
 impl Home {
@@ -73,13 +81,16 @@ impl Home {
 
     /// Runs a command with these environment variables and waits for its end.
     pub(crate) fn run_with(&self, arguments: &[&str], env: &[(&str, &str)]) -> CommandOutput {
-        let output = self.command(arguments).envs(env.iter().copied()).output().unwrap();
-        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-        CommandOutput {
-            code: output.status.code(),
-            out: text(output.stdout),
-            err: text(output.stderr),
-        }
+        CommandOutput::new(self.command(arguments).envs(env.iter().copied()).output().unwrap())
+    }
+
+    /// Runs a command with this text as its standard input, and waits for its end.
+    pub(crate) fn run_fed(&self, arguments: &[&str], input: &str) -> CommandOutput {
+        let mut command = self.command(arguments);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        CommandOutput::new(child.wait_with_output().unwrap())
     }
 
     /// Runs a command that must succeed, and returns its standard output.

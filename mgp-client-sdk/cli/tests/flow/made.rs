@@ -99,3 +99,31 @@ async fn a_tool_that_an_agent_adds_waits_for_an_operator_and_is_in_its_session_a
     ada.host.close().await;
     bob.close().await;
 }
+
+#[tokio::test]
+async fn a_registration_is_listed_without_a_kernel_but_not_decided() {
+    let world = World::new(ALONE);
+    let builder = mgp_client_sdk::Client::builder("host", "1");
+    let ada = world.host("ada", Era::Legacy, builder).await;
+    world.quietly(&["access", "grant", "ada", "mgp", "mgp.discovery.register"]);
+    let asks = json!({
+        "id": "made", "command": mgp_testkit::program("desk"), "args": ["data"], "justification": "statistics",
+    });
+    let reply = ada.call("mgp_discovery_register").args(&asks).await.unwrap();
+    let reply: Value = reply.structured_content.unwrap().get().unwrap();
+    let id = reply["approval_id"].as_str().unwrap();
+    ada.close().await;
+    // The kernel may have ended already, because no host is left.
+    world.command(&["stop"]).output().unwrap();
+
+    let listed = world.json(&["approvals", "ls"]);
+    assert_eq!((&listed[0]["id"], &listed[0]["server_id"]), (&json!(id), &json!("made")));
+    assert_eq!(world.json(&["approvals", "show", id])["kind"], "registration");
+    for answer in ["approve", "deny"] {
+        let output = world.command(&["approvals", answer, id]).output().unwrap();
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(3), "{answer}: {error}");
+        assert!(error.contains("`mgp approvals watch` starts one"), "{answer}: {error}");
+    }
+    assert_eq!(world.json(&["approvals", "ls"]), listed);
+}

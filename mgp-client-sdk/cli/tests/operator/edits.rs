@@ -7,6 +7,7 @@ use std::os::unix::net::UnixListener;
 use std::process::Command;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -314,6 +315,26 @@ fn a_server_that_was_never_tried_is_not_left_in_the_file() {
     kill("-INT", adding.id());
     adding.wait().unwrap();
     assert_eq!(files(&setting.world), before);
+}
+
+#[test]
+fn the_edits_of_commands_that_gave_the_proof_are_applied_at_once() {
+    let setting = Setting::new(WITH_TERMINAL);
+    let file = setting.path("host.json");
+    let host = file.to_str().unwrap();
+    fs::write(&file, "{}").unwrap();
+    let edits: [&[&str]; 2] = [
+        &["tools", "pin", "files.echo", "--agent", "ada", "--force"],
+        &["connect", "generic", host, "--agent", "eve", "--interactive", "no", "--no-grant"],
+    ];
+    for edit in edits {
+        let (code, shown) = Terminal::run(&setting.mgp(edit)).end();
+        assert_eq!(code, Some(0), "{edit:?}: {shown}");
+        // Each second, the kernel looks for changes; it does not apply those of other programs.
+        thread::sleep(Duration::from_secs(2));
+        let status = setting.succeed(&["status"]);
+        assert!(!status.contains("run `mgp reload` to apply it"), "{edit:?}: {status}");
+    }
 }
 
 #[test]

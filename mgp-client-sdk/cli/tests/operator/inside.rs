@@ -57,6 +57,15 @@ fn a_grandchild_of_a_server_that_left_its_session_is_refused() {
 }
 
 #[test]
+fn a_server_does_not_read_a_folder_that_no_kernel_uses() {
+    let list = format!("{} --state DIR/other approvals ls", env!("CARGO_BIN_EXE_mgp"));
+    let setting = with_evil(&format!("{list} >DIR/out 2>&1; echo $? >>DIR/out"));
+    let refused = setting.wait_for("out");
+    assert!(refused.contains("a server that the kernel governs started this process"), "{refused}");
+    assert!(refused.ends_with("\n1\n"), "{refused}");
+}
+
+#[test]
 fn the_first_line_of_a_server_opens_no_connection() {
     let Ok(socket) = env::var(SOCKET) else { return the_first_lines_are_refused() };
     // In this process, the test program is the server.

@@ -73,6 +73,18 @@ async fn access_tokens_admit_callers_as_the_agents_they_name() {
 }
 
 #[tokio::test]
+async fn keys_that_an_issuer_adds_to_its_file_count_without_a_restart() {
+    let world = with_tokens("");
+    let keys = include_str!("access/jwks.json");
+    let earlier = keys.replacen("\"kid\": \"", "\"kid\": \"earlier-", 1);
+    assert_ne!(earlier, keys);
+    world.write("jwks.json", &earlier);
+    let serving = Serving::new(&world).await;
+    world.write("jwks.json", keys);
+    serving.host(Some(&token("good"))).await.unwrap();
+}
+
+#[tokio::test]
 async fn claims_name_the_agent_and_the_tenant_of_a_token() {
     let world = with_tokens("agent_claim = \"agent\"\n");
     let serving = Serving::new(&world).await;
@@ -98,7 +110,8 @@ async fn a_key_of_another_tenant_is_shown_with_it() {
     assert_eq!(world.json(&["keys", "ls"])[0]["tenant"], "acme");
     let output = world.command(&["keys", "add", "ada", "--tenant", "a b"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
-    // A decision of this operator has no effect there, as both commands report.
+    // A decision of an operator of the tenant `local` has no effect for a key of another tenant, as both commands
+    // report.
     let granted = world.command(&["access", "grant", "ada", "notes"]).output().unwrap();
     let noted = String::from_utf8_lossy(&granted.stderr);
     assert!(granted.status.success() && noted.contains("belongs to the tenant `acme`"), "{noted}");

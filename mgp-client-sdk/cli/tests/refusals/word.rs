@@ -86,7 +86,7 @@ async fn a_permission_denied_to_a_server_stops_all_of_its_tools() {
     world.quietly(&["reload"]);
     until("the policy is in force", async || {
         let refused = host.call("echo").arg("text", "a").await;
-        refused.is_err_and(|error| error.message().contains("took it back"))
+        refused.is_err_and(|error| error.message().contains("revoked it"))
     })
     .await;
 }

@@ -7,15 +7,13 @@ use mgp_types::mgp::{
 
 use mgp_testkit::until;
 
-use crate::world::{World, register, text, waiting};
+use crate::world::{World, text, waiting};
 
 #[tokio::test]
 async fn the_next_kernel_starts_a_registered_server_on_its_first_call() {
     let mut world = World::new("").await;
     let ada = world.registrar().await;
-    register(&ada, &world.asks("made")).await.unwrap();
-    world.approve("made").await;
-    world.knows("made").await;
+    world.add(&ada, "made").await;
     world.grant("ada", "made", "say").await;
     assert_eq!(text(&ada, "say").await.as_deref(), Ok("said"));
     assert_eq!(world.runs("made"), 1);
@@ -34,9 +32,7 @@ async fn the_next_kernel_starts_a_registered_server_on_its_first_call() {
 async fn a_changed_program_needs_a_new_approval_before_it_runs() {
     let mut world = World::new("").await;
     let (ada, operator) = (world.registrar().await, world.operator().await);
-    register(&ada, &world.asks("made")).await.unwrap();
-    world.approve("made").await;
-    world.knows("made").await;
+    world.add(&ada, "made").await;
     world.grant("ada", "made", "say").await;
     assert_eq!(text(&ada, "say").await.as_deref(), Ok("said"));
 
@@ -73,9 +69,7 @@ async fn a_changed_program_needs_a_new_approval_before_it_runs() {
 async fn a_crashed_server_is_not_restarted_after_its_program_changed() {
     let world = World::new("").await;
     let (ada, operator) = (world.registrar().await, world.operator().await);
-    register(&ada, &world.asks("made")).await.unwrap();
-    world.approve("made").await;
-    world.knows("made").await;
+    world.add(&ada, "made").await;
     world.change_program();
     // A kill makes the kernel restart the server, unless its program has changed.
     let pid = world.server("made").unwrap().pid.unwrap();

@@ -22,9 +22,7 @@ async fn a_running_call_finishes_and_then_everything_of_the_server_is_removed() 
     let world = World::new("").await;
     let (ada, operator) = (world.registrar().await, Principal::local().operator());
     let governance = world.kernel.governance();
-    register(&ada, &world.asks("made")).await.unwrap();
-    world.approve("made").await;
-    world.knows("made").await;
+    world.add(&ada, "made").await;
     for tool in ["say", "hold"] {
         world.grant("ada", "made", tool).await;
     }
@@ -58,9 +56,7 @@ async fn a_running_call_finishes_and_then_everything_of_the_server_is_removed() 
     assert_eq!(session.cached.len(), 0);
 
     // The next server with this id has no grants, and its tool definitions count as new.
-    register(&ada, &world.asks("made")).await.unwrap();
-    world.approve("made").await;
-    world.knows("made").await;
+    world.add(&ada, "made").await;
     assert_eq!(text(&ada, "say").await, Err(ErrorCode::ACCESS_DENIED.0));
     let log = world.kernel.governance().log().unwrap();
     let mut reply = Vec::new();
@@ -86,9 +82,7 @@ async fn a_running_call_finishes_and_then_everything_of_the_server_is_removed() 
 async fn only_the_registering_agent_and_operators_can_deregister() {
     let world = World::new("").await;
     let (ada, operator) = (world.registrar().await, world.operator().await);
-    register(&ada, &world.asks("made")).await.unwrap();
-    world.approve("made").await;
-    world.knows("made").await;
+    world.add(&ada, "made").await;
     world.grant("bob", "mgp", "mgp.discovery.deregister").await;
     let bob = world.agent("bob").await;
     let params = DeregisterParams::new("made");

@@ -191,6 +191,13 @@ impl World {
         assert_ne!(reply.status.as_str(), "error", "{reply:?}");
     }
 
+    /// Lets an agent register a server, approves it, and waits until the kernel knows its tools.
+    pub(crate) async fn add(&self, agent: &Client, id: &str) {
+        register(agent, &self.asks(id)).await.unwrap();
+        self.approve(id).await;
+        self.knows(id).await;
+    }
+
     pub(crate) async fn end(self) {
         self.kernel.stop().await;
     }

@@ -33,7 +33,7 @@ pub(crate) const A_CHECK: usize = 100;
 /// Configuration of the server's two tools: `echo` is harmless, the other one may write files.
 const MORE: &str = "risk = { tool_00000 = \"moderate\" }\npermissions = [\"filesystem.read\", \"filesystem.write\"]\n[kernel.registration]\nprograms = [\"/bin/cat\"]\nenv = [\"MGP_TEST_*\"]\n";
 
-/// The process that a round kills.
+/// The process that is killed in a round of the test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kill {
     Child,
@@ -44,7 +44,7 @@ enum Kill {
 }
 
 impl Kill {
-    /// Returns the target of a round.
+    /// Returns the process that is killed in a round.
     ///
     /// In this order each kernel restarts its server only once in its life, so that the restart has the shortest delay.
     fn of(round: usize) -> Self {

@@ -112,7 +112,7 @@ fn a_kernel_whose_standard_error_is_closed_answers_calls_that_it_denies() {
          content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
         body.len()
     );
-    // Until the tools of the server are known, the answer is another one.
+    // Repeat the request, because the answer is another one until the kernel knows the tools of the server.
     within(|| {
         let mut stream = TcpStream::connect(host).unwrap();
         stream.write_all(request.as_bytes()).unwrap();

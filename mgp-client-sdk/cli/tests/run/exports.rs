@@ -196,7 +196,7 @@ fn a_collector_that_takes_no_figures_is_logged_once() {
         thread::sleep(Duration::from_millis(200));
     }
     let log = fs::read_to_string(world.state().join("kernel.log")).unwrap();
-    assert_eq!(log.matches("figures not exported").count(), 1, "{log}");
+    assert_eq!(log.matches("metrics not exported").count(), 1, "{log}");
     assert!(!log.contains("spans not exported"), "{log}");
 }
 

@@ -268,7 +268,8 @@ fn data_among_the_arguments_may_change_and_the_script_after_it_may_not() {
     let refused = call(&world, "s.first").unwrap_err().to_string();
     assert!(refused.contains("differs from mgp.lock: its package changed from"), "{refused}");
 
-    // An older version locked the first file, whatever it was.
+    // An older version of mgp wrote the hash of the first file among the arguments into the lock file, even if that
+    // file is data.
     fs::write(&script, SERVER).unwrap();
     let file = world.config_file().with_file_name("mgp.lock");
     let mut older: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();

@@ -212,7 +212,11 @@ fn a_login_that_is_missing_is_asked_for_once_and_not_five_times() {
     let _host = world.host(&[]);
     let mut operator = world.operator();
     within(|| (listed(&mut operator).0 == "error").then_some(()));
-    let before = server.script.lock().unwrap().requests;
+    let requests = || server.script.lock().unwrap().requests;
+    // An operator's look at the failed server causes one further attempt, which may still be running.
+    thread::sleep(Duration::from_millis(500));
+    let before = requests();
+    assert!(before <= 2, "{before}");
     thread::sleep(Duration::from_secs(3));
-    assert_eq!(server.script.lock().unwrap().requests, before, "nobody asked for it");
+    assert_eq!(requests(), before, "no caller asked for it");
 }

@@ -249,7 +249,8 @@ async fn a_state_of_a_newer_version_is_refused_in_words_and_stays_as_it_is() {
         if !file.with_extension("db-wal").exists() {
             break;
         }
-        // It refuses the newer state, but has opened the file nevertheless.
+        // Even if `Db::open` refuses the newer state, it has opened the file, so this process may be the last that
+        // closes a connection.
         if let Ok(db) = Db::open(&file).await {
             db.close().await;
         }

@@ -1,4 +1,4 @@
-//! Methods for everything that waits for an operator's decision (MGP §3.4, §4.4, §15.4).
+//! Methods by which operators list and answer everything that waits for their decision (MGP §3.4, §4.4, §15.4).
 //!
 //! Calls and permissions wait in the inbox. Registrations wait elsewhere; a waiting registration has its fingerprint as
 //! its id.
@@ -16,7 +16,7 @@ use mgp_types::mgp::{
     KernelApprovalDecisionResult as Decision, KernelApprovalsParams, KernelApprovalsResult,
     Permission, RegistrationStatus,
 };
-use mgp_types::service::{AgentId, Authority, Context};
+use mgp_types::service::{Authority, Context};
 use mgp_types::{RpcError, Timestamp};
 
 use crate::handle::Kernel;
@@ -39,8 +39,7 @@ pub(super) async fn list(
     }
     let mut approvals: Vec<_> =
         requests.iter().map(|request| request.to_listed(is_whole)).collect();
-    let registrations =
-        registrations.iter().map(|waiting| approval_of_registration(waiting, is_whole));
+    let registrations = registrations.iter().map(|waiting| waiting.to_listed(is_whole));
     approvals.extend(registrations.filter(|waiting| is_meant(&waiting.id)));
     approvals.sort_by(|one, other| one.asked_at.as_str().cmp(other.asked_at.as_str()));
     let mut result = KernelApprovalsResult::new();
@@ -185,26 +184,6 @@ async fn record_reason(
     recorded.map_err(|error| Refusal::Unaudited(error).into())
 }
 
-/// Describes a waiting registration. If `is_whole` is set, the description includes the registered script.
-fn approval_of_registration(waiting: &PendingRegistration, is_whole: bool) -> KernelApproval {
-    let mut approval = KernelApproval::new(
-        waiting.fingerprint.to_string(),
-        "registration",
-        "open",
-        waiting.to_string(),
-        waiting.created_by.subject().as_str(),
-        waiting.since.clone(),
-    );
-    approval.agent_id = waiting.created_by.as_agent().map(AgentId::to_string);
-    approval.server_id = Some(waiting.server.to_string());
-    approval.permissions = waiting.permissions.clone().into();
-    approval.expires_at.clone_from(&waiting.until);
-    if let Some(script) = waiting.source.as_ref().filter(|_| is_whole) {
-        approval.arguments = Some(serde_json::json!({ "script": script }).to_string());
-    }
-    approval
-}
-
 /// Returns the description of the registration about which the operator has just decided, with its new state.
 fn decided(
     cx: &Context,
@@ -212,7 +191,7 @@ fn decided(
     state: &str,
     because: Option<String>,
 ) -> KernelApproval {
-    let mut approval = approval_of_registration(waiting, false);
+    let mut approval = waiting.to_listed(false);
     state.clone_into(&mut approval.state);
     approval.expires_at = None::<Timestamp>;
     approval.decided_by = Some(cx.principal.name().to_owned());

@@ -107,8 +107,8 @@ fn log_query(params: KernelAuditParams) -> Result<AuditQuery, RpcError> {
     Ok(query)
 }
 
-/// Refuses a type that no event can have. Custom types contain a dot, because they are in reverse-domain notation
-/// (§6.4), and the log can have any of them.
+/// Refuses an event type that no audit event can have. Accepts any type with a dot: custom types are in reverse-domain
+/// notation (§6.4), and the log can have any of them.
 fn check_event_type(event_type: &EventType) -> Result<(), RpcError> {
     let name = event_type.as_str();
     if EventType::KNOWN.contains(event_type) || name == TOOL_CREATED || name.contains('.') {
@@ -122,7 +122,7 @@ fn check_event_type(event_type: &EventType) -> Result<(), RpcError> {
     )))
 }
 
-/// Refuses a result that no event can have.
+/// Refuses a word that is not the result of any audit event.
 fn check_result(word: &str) -> Result<(), RpcError> {
     if RESULT_WORDS.contains(&word) {
         return Ok(());

@@ -13,7 +13,9 @@ use mgp_types::mgp::{
 use mgp_types::service::{Context, Principal, ServerId};
 use mgp_types::{ErrorCode, Payload, RpcError};
 
-use crate::cli_hints::{explain_refusal, permit_command, risk_command, shell_word, spare_command};
+use crate::cli_hints::{
+    explain_refusal, no_confirm_command, permit_command, risk_command, shell_word,
+};
 use crate::dispatch::context_of_agent;
 use crate::handle::Kernel;
 
@@ -43,7 +45,8 @@ pub(super) async fn explain(
     Ok(result)
 }
 
-/// Adds the limits that apply to the call, each as a step. The first one that is used up refuses the call.
+/// Adds each limit that applies to the call as a step of the explanation. The first limit that is used up refuses the
+/// call.
 fn apply_limits(
     kernel: &Kernel,
     result: &mut KernelExplainResult,
@@ -158,7 +161,7 @@ fn find_tool(kernel: &Kernel, agent: &str, name: &str) -> Result<(ServerId, Stri
     }
 }
 
-/// Returns the tools of servers that the index lacks, because their definitions wait for an operator, were rejected, or
+/// Returns the tools that are not in the tool index, because their definitions wait for an operator, were rejected, or
 /// differ from the lock file.
 fn unindexed_tools(kernel: &Kernel) -> Result<BTreeSet<(ServerId, String)>, RpcError> {
     let (definitions, all) = (kernel.governance().definitions(), kernel.0.fleet.all());
@@ -226,8 +229,8 @@ fn result_of(
     result
 }
 
-/// Returns the findings for which a definition cannot be used, e.g. the places that differ from the lock file, and the
-/// remedy; `None` for any other definition.
+/// Returns the findings because of which a tool's definition is refused, e.g. the places that differ from the lock
+/// file, and the remedy. Returns `None` if the definition is not refused.
 fn refused_definition(governance: &Governance, server: &ServerId, tool: &str) -> Option<String> {
     let definitions = governance.definitions();
     let DefinitionState::Refused(findings) = definitions.state(Some(server), tool) else {
@@ -243,7 +246,7 @@ fn refused_definition(governance: &Governance, server: &ServerId, tool: &str) ->
     Some(format!("; {}", parts.join("; ")))
 }
 
-/// Describes why a call must be confirmed, and how to answer for later calls, too.
+/// Describes why a call must be confirmed, and with which commands an operator also confirms later calls.
 fn confirmation_words(
     governance: &Governance,
     verdict: &CallVerdict,
@@ -251,18 +254,20 @@ fn confirmation_words(
     server: &ServerId,
     tool: &str,
 ) -> String {
-    let spare = spare_command(agent, server.as_str(), tool);
-    let spare = spare.map(|spare| format!("; `{spare}` spares that")).unwrap_or_default();
+    let agent_only = no_confirm_command(agent, server.as_str(), tool);
+    let agent_only =
+        agent_only.map(|command| format!("; after `{command}`, this agent needs no confirmation"));
+    let agent_only = agent_only.unwrap_or_default();
     let proposed = governance.proposed_risk(server, tool);
     let lower = proposed.and_then(|proposed| risk_command(server.as_str(), tool, &proposed));
     let lower = lower.map(|lower| {
-        format!("; by name it only reads, which its server does not declare: `{lower}` spares all agents that")
+        format!("; judging by its name, it only reads, but its server does not declare that: after `{lower}`, no agent needs a confirmation")
     });
     let lower = lower.unwrap_or_default();
     let risk = verdict.assessment().map(|assessment| &assessment.effective_risk);
     let risk = risk.map(|risk| format!(", because its risk is {risk}")).unwrap_or_default();
     format!(
-        "{risk}; `mgp approvals approve ID --always-like-this` answers later ones too{spare}{lower}"
+        "{risk}; `mgp approvals approve ID --always-like-this` also confirms later calls like this one{agent_only}{lower}"
     )
 }
 

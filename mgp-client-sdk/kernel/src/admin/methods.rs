@@ -26,47 +26,8 @@ impl OperatorMethods {
         self.router
     }
 
-    /// Adds a method that only reads state, including state of other tenants.
-    pub(super) fn read<R, F, Fut>(self, handler: F) -> Self
-    where
-        R: Request,
-        F: Fn(Kernel, Context, R::Params) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<R::Result, RpcError>> + Send + 'static,
-    {
-        self.route::<R, F, Fut>(Administration::Reads, handler)
-    }
-
-    /// Adds a method that changes state, including state of other tenants.
-    pub(super) fn change<R, F, Fut>(self, handler: F) -> Self
-    where
-        R: Request,
-        F: Fn(Kernel, Context, R::Params) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<R::Result, RpcError>> + Send + 'static,
-    {
-        self.route::<R, F, Fut>(Administration::Changes, handler)
-    }
-
-    /// Adds a method that only reads state of the operator's own tenant.
-    pub(super) fn read_own<R, F, Fut>(self, handler: F) -> Self
-    where
-        R: Request,
-        F: Fn(Kernel, Context, R::Params) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<R::Result, RpcError>> + Send + 'static,
-    {
-        self.route::<R, F, Fut>(Administration::ReadsOwnTenant, handler)
-    }
-
-    /// Adds a method that only changes state of the operator's own tenant.
-    pub(super) fn change_own<R, F, Fut>(self, handler: F) -> Self
-    where
-        R: Request,
-        F: Fn(Kernel, Context, R::Params) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Result<R::Result, RpcError>> + Send + 'static,
-    {
-        self.route::<R, F, Fut>(Administration::ChangesOwnTenant, handler)
-    }
-
-    fn route<R, F, Fut>(mut self, kind: Administration, handler: F) -> Self
+    /// Adds a method. Only operators whose authority includes this kind of administration can call it.
+    pub(super) fn on<R, F, Fut>(mut self, kind: Administration, handler: F) -> Self
     where
         R: Request,
         F: Fn(Kernel, Context, R::Params) -> Fut + Send + Sync + 'static,
@@ -103,7 +64,7 @@ pub(super) fn is_disabled(kernel: &Kernel, id: &str) -> bool {
     kernel.0.config.disabled().iter().any(|disabled| disabled == id)
 }
 
-/// Records an operator's action in the audit log. Needed for actions that cause no other audit event.
+/// Records an operator's action in the audit log. This is needed for actions that cause no other audit event.
 pub(super) async fn record(
     kernel: &Kernel,
     cx: &Context,

@@ -3,8 +3,8 @@
 //! A caller that is not an operator is refused before its params are read. The audit log records each refused attempt
 //! and each change. Operators can also call the methods as tools, but no tool list contains them.
 //!
-//! An operator of another tenant than `local` can call only the methods added with `read_own` and `change_own`, whose
-//! handlers show and change what belongs to the tenant of the caller, and nothing else.
+//! An operator of another tenant than `local` can call only the methods added with `ReadsOwnTenant` and
+//! `ChangesOwnTenant`, whose handlers show and change what belongs to the tenant of the caller, and nothing else.
 
 mod approvals;
 mod audit;
@@ -18,6 +18,7 @@ mod servers;
 mod tools;
 mod transactions;
 
+use mgp_security::Administration::{Changes, ChangesOwnTenant, Reads, ReadsOwnTenant};
 use mgp_types::method::{
     KernelApprovals, KernelApprovalsApprove, KernelApprovalsDeny, KernelAudit, KernelAuditVerify,
     KernelCallbacks, KernelCallbacksAnswer, KernelEvents, KernelExplain, KernelInfo,
@@ -36,36 +37,36 @@ use methods::OperatorMethods;
 /// Returns the router of all methods for operators.
 pub(super) fn router(kernel: &Kernel) -> Router {
     OperatorMethods::new(kernel)
-        .read::<KernelInfo, _, _>(process::info)
-        .read::<KernelSessions, _, _>(process::sessions)
-        .change::<KernelStop, _, _>(process::stop)
-        .change::<KernelReload, _, _>(process::reload)
-        .read::<KernelServers, _, _>(servers::list)
-        .read::<KernelServersLogs, _, _>(servers::log)
-        .change::<KernelServersStart, _, _>(servers::start)
-        .change::<KernelServersStop, _, _>(servers::stop)
-        .change::<KernelServersRestart, _, _>(servers::restart)
-        .change::<KernelServersDrain, _, _>(servers::drain)
-        .read::<KernelTools, _, _>(tools::list)
-        .read::<KernelToolsTokens, _, _>(tools::tokens)
-        .change::<KernelToolsApprove, _, _>(tools::approve)
-        .change::<KernelToolsReject, _, _>(tools::reject)
-        .read::<KernelExplain, _, _>(explain::explain)
-        .read_own::<KernelPermissions, _, _>(permissions::list)
-        .change_own::<KernelPermissionsApprove, _, _>(permissions::approve)
-        .change_own::<KernelPermissionsDeny, _, _>(permissions::deny)
-        .change_own::<KernelPermissionsRevoke, _, _>(permissions::revoke)
-        .read_own::<KernelApprovals, _, _>(approvals::list)
-        .change_own::<KernelApprovalsApprove, _, _>(approvals::approve)
-        .change_own::<KernelApprovalsDeny, _, _>(approvals::deny)
-        .read_own::<KernelCallbacks, _, _>(callbacks::list)
-        .change_own::<KernelCallbacksAnswer, _, _>(callbacks::answer)
-        .read_own::<KernelTransactions, _, _>(transactions::list)
-        .change_own::<KernelTransactionsRetry, _, _>(transactions::retry)
-        .change_own::<KernelTransactionsResolve, _, _>(transactions::resolve)
-        .read::<KernelAudit, _, _>(audit::query)
-        .read::<KernelAuditVerify, _, _>(audit::verify)
-        .read::<KernelEvents, _, _>(events::recent)
-        .read::<KernelWebhooks, _, _>(events::webhooks)
+        .on::<KernelInfo, _, _>(Reads, process::info)
+        .on::<KernelSessions, _, _>(Reads, process::sessions)
+        .on::<KernelStop, _, _>(Changes, process::stop)
+        .on::<KernelReload, _, _>(Changes, process::reload)
+        .on::<KernelServers, _, _>(Reads, servers::list)
+        .on::<KernelServersLogs, _, _>(Reads, servers::log)
+        .on::<KernelServersStart, _, _>(Changes, servers::start)
+        .on::<KernelServersStop, _, _>(Changes, servers::stop)
+        .on::<KernelServersRestart, _, _>(Changes, servers::restart)
+        .on::<KernelServersDrain, _, _>(Changes, servers::drain)
+        .on::<KernelTools, _, _>(Reads, tools::list)
+        .on::<KernelToolsTokens, _, _>(Reads, tools::tokens)
+        .on::<KernelToolsApprove, _, _>(Changes, tools::approve)
+        .on::<KernelToolsReject, _, _>(Changes, tools::reject)
+        .on::<KernelExplain, _, _>(Reads, explain::explain)
+        .on::<KernelPermissions, _, _>(ReadsOwnTenant, permissions::list)
+        .on::<KernelPermissionsApprove, _, _>(ChangesOwnTenant, permissions::approve)
+        .on::<KernelPermissionsDeny, _, _>(ChangesOwnTenant, permissions::deny)
+        .on::<KernelPermissionsRevoke, _, _>(ChangesOwnTenant, permissions::revoke)
+        .on::<KernelApprovals, _, _>(ReadsOwnTenant, approvals::list)
+        .on::<KernelApprovalsApprove, _, _>(ChangesOwnTenant, approvals::approve)
+        .on::<KernelApprovalsDeny, _, _>(ChangesOwnTenant, approvals::deny)
+        .on::<KernelCallbacks, _, _>(ReadsOwnTenant, callbacks::list)
+        .on::<KernelCallbacksAnswer, _, _>(ChangesOwnTenant, callbacks::answer)
+        .on::<KernelTransactions, _, _>(ReadsOwnTenant, transactions::list)
+        .on::<KernelTransactionsRetry, _, _>(ChangesOwnTenant, transactions::retry)
+        .on::<KernelTransactionsResolve, _, _>(ChangesOwnTenant, transactions::resolve)
+        .on::<KernelAudit, _, _>(Reads, audit::query)
+        .on::<KernelAuditVerify, _, _>(Reads, audit::verify)
+        .on::<KernelEvents, _, _>(Reads, events::recent)
+        .on::<KernelWebhooks, _, _>(Reads, events::webhooks)
         .into_router()
 }

@@ -39,7 +39,7 @@ pub(super) async fn approve(
         return Ok(ChangeResult::new());
     }
     check_expiry(&params)?;
-    let server = find_server(&kernel, &params.server_id)?.id().clone();
+    let server = server_of(&kernel, &params)?;
     let change = permission_change(server.clone(), params);
     let approved = kernel.governance().permissions().approve(&cx.principal, change).await?;
     kernel.governance().settle(&cx.principal, Some(server.as_str())).await?;
@@ -52,11 +52,19 @@ pub(super) async fn deny(
     params: Params,
 ) -> Result<ChangeResult, RpcError> {
     check_expiry(&params)?;
-    let server = find_server(&kernel, &params.server_id)?.id().clone();
+    let server = server_of(&kernel, &params)?;
     let change = permission_change(server.clone(), params);
     let denied = kernel.governance().permissions().deny(&cx.principal, change).await?;
     kernel.governance().settle(&cx.principal, Some(server.as_str())).await?;
     Ok(change_result(&denied))
+}
+
+/// Returns the server that a decision is about. With `force`, the kernel need not know the server.
+fn server_of(kernel: &Kernel, params: &Params) -> Result<ServerId, RpcError> {
+    match find_server(kernel, &params.server_id) {
+        Err(_) if params.force == Some(true) => Ok(ServerId::from(params.server_id.as_str())),
+        found => found.map(|server| server.id().clone()),
+    }
 }
 
 pub(super) async fn revoke(
@@ -86,7 +94,7 @@ pub(super) async fn revoke(
         None => Vec::new(),
     };
     let mut result = change_result(&governance.permissions().revoke(&cx.principal, change).await?);
-    // The answer to a question about permissions is stored as a decision, too.
+    // An answer to a question about permissions is in the inbox, and is stored as a decision, too; list it only once.
     let revoked = &result.permissions;
     unused.retain(|permission| !revoked.iter().any(|one| one.permission == *permission));
     result.permissions.extend(unused.into_iter().map(|permission| {
@@ -117,8 +125,8 @@ async fn check_revocable(kernel: &Kernel, cx: &Context, id: &ServerId) -> Result
     if has_calls { Ok(()) } else { Err(unknown) }
 }
 
-/// Refuses the name that results use for the time at which a decision expires. If it was ignored like other unknown
-/// members, the decision would be permanent.
+/// Refuses params with the member `expires_at`, the name by which results state when a decision expires. If the member
+/// was ignored like other unknown ones, the decision would be permanent.
 fn check_expiry(params: &Params) -> Result<(), RpcError> {
     if params.extra.get("expires_at").is_none_or(Payload::is_null) {
         return Ok(());
@@ -147,7 +155,7 @@ fn change_result(approvals: &[Approval]) -> ChangeResult {
 }
 
 fn kernel_permission(approval: &Approval) -> KernelPermission {
-    // Show the source of the approval as the same text that is in the store.
+    // Encode the source of the approval to the text that the store contains, and show this text.
     let source = Payload::of(&approval.source).ok().and_then(|source| source.get::<String>().ok());
     let mut permission = KernelPermission::new(
         approval.permission.clone(),

@@ -64,7 +64,8 @@ pub(super) async fn info(
     Ok(info)
 }
 
-/// Returns the finding about an audit log that cannot be written, with the reason: every call is refused meanwhile.
+/// Returns a finding, with the reason, if the audit log cannot be written. While it cannot, the kernel refuses every
+/// call.
 fn audit_finding(kernel: &Kernel) -> Option<KernelFinding> {
     let failure = kernel.governance().log()?.failure()?;
     let reason = failure.source().map_or_else(|| failure.to_string(), ToString::to_string);
@@ -88,7 +89,7 @@ pub(super) async fn sessions(
         if !is_wanted(&cx.principal) {
             continue;
         }
-        let carrier = match cx.scope.kind() {
+        let transport = match cx.scope.kind() {
             ScopeKind::Session => Some(ClientTransport::Http),
             _ => clients
                 .iter()
@@ -96,7 +97,7 @@ pub(super) async fn sessions(
                 .map(|one| one.transport),
         };
         let mut session = session(&kernel, &cx)?;
-        session.transport = carrier.map(|carrier| carrier.as_str().to_owned());
+        session.transport = transport.map(|transport| transport.as_str().to_owned());
         session.since = Some(since);
         result.sessions.push(session);
     }
@@ -122,7 +123,7 @@ pub(super) async fn stop(
     cx: Context,
     params: KernelStopParams,
 ) -> Result<KernelStopResult, RpcError> {
-    // A kernel whose audit log cannot be written stops too: its restart may be the only way to repair the log.
+    // Stop even if the request cannot be recorded: a restart may be the only way to repair the audit log.
     if let Err(error) = record(&kernel, &cx, None, KernelStop::METHOD).await {
         tracing::error!(%error, "the request to stop could not be recorded");
     }

@@ -24,15 +24,15 @@ use super::methods::find_server;
 use crate::dispatch::{context_of_agent, list_costs};
 use crate::handle::Kernel;
 
-/// The agent whose tokens are counted if the params name no agent.
+/// The agent for whose tools the tokens are counted if the params name no agent.
 const DEFAULT_AGENT: &str = "default";
 
 /// The maximum time by which the answer to the approval of a new server is delayed until the server has listed its
 /// tools.
 const REVIEW_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The time for which the tables of a token count stay in memory for the next one: the console requests the counts of
-/// one agent after the other.
+/// The time for which the tables for counting tokens stay in memory after a request. The console requests the counts of
+/// one agent after the other, and each request needs these tables.
 const COUNTER_DELAY: Duration = Duration::from_secs(2);
 
 /// The reason why no agent sees a tool whose definition is held.
@@ -166,7 +166,7 @@ fn indexed_tool(kernel: &Kernel, server: &ServerId, tool: &IndexedTool) -> Kerne
 /// the one that the server listed last.
 fn definition(kernel: &Kernel, tool: &KernelTool, held: &[PendingDefinition]) -> Option<String> {
     let (server, name) = (ServerId::from(tool.server_id.as_str()), own_name(tool));
-    // For a tool that the server has not listed since the kernel started: its definition is known only from the store.
+    // If the server has not listed the tool since the kernel started, the definition is known only from the store.
     let is_described = |held: &&PendingDefinition| {
         (&held.server, held.tool.as_str()) == (&server, name)
             && tool.fingerprint == Some(held.held.fingerprint.to_string())
@@ -276,7 +276,8 @@ async fn decide(
         let message = format!("no definition of `{tool}` of `{server_id}` waits for a decision");
         return Err(RpcError::new(ErrorCode::TOOL_NOT_FOUND, message));
     };
-    // An operator can approve only the definition that the operator has seen, not a later one.
+    // Require the fingerprint, so that an operator approves only the definition that the operator has seen, and not a
+    // later one.
     if approves && fingerprint.is_none() {
         let message = "an approval names the `fingerprint` of the definition that was read";
         return Err(RpcError::invalid_params(message));
@@ -307,7 +308,7 @@ fn unmet_search(search: UnmetSearch) -> KernelUnmetSearch {
     KernelUnmetSearch::new(query, u64::from(found_nothing), u64::from(not_called), last)
 }
 
-/// Returns the counter of the requests of the last moment, or a new one.
+/// Returns the token counter that recent requests have used if it is still in memory, or else a new one.
 fn shared_counter() -> Arc<TokenCounter> {
     static RECENT: Mutex<Weak<TokenCounter>> = Mutex::new(Weak::new());
     let mut recent = RECENT.lock();
@@ -332,7 +333,7 @@ fn count_tokens(
     for id in kernel.0.fleet.all().keys() {
         let mut tools = kernel.index().tools_of(id.as_str());
         tools.retain(|tool| parts.view.sees(&cx, Some(id), tool.name()).is_ok());
-        // The index might not have counted the tools yet, and has upper bounds until then.
+        // Count the tools here, because the index has only upper bounds for tools that it has not counted yet.
         let counts = tools.iter().map(|tool| counter.count_definition(tool.definition()));
         let tokens = counts.map(u64::from).sum::<u64>();
         result.servers.push(KernelServerTokens::new(id.as_str(), tools.len() as u64, tokens));
@@ -360,8 +361,8 @@ fn hidden_because(kernel: &Kernel, cx: &Context, tool: &KernelTool) -> Option<St
     (!is_usable).then(|| HELD.to_owned())
 }
 
-/// Returns the missing permission because of which every call of a tool is refused and searches leave the tool out,
-/// with the reason; `None` if the tool has all permissions, or if approvers can still grant all missing ones.
+/// Returns a permission, with the reason, that the tool lacks and that no approver can still grant. Every call of the
+/// tool is then refused, and searches leave it out. Returns `None` if the tool lacks no such permission.
 fn refused_permission(kernel: &Kernel, cx: &Context, tool: &KernelTool) -> Option<String> {
     let (id, name) = (ServerId::from(tool.server_id.as_str()), own_name(tool));
     let missing = kernel.governance().missing_permissions(&cx.principal, &id, name);
@@ -380,7 +381,7 @@ fn reasons(held: Option<&HeldDefinition>, findings: &[Finding], tool_id: &str) -
     let mut findings: Vec<&Finding> = findings.iter().collect();
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     let mut reasons: Vec<String> = findings.iter().map(ToString::to_string).collect();
-    // Several rules can find the same text.
+    // Remove repeated reasons, because several rules can find the same text.
     let mut known = HashSet::new();
     reasons.retain(|reason| known.insert(reason.clone()));
     reasons.extend(held.into_iter().flat_map(|held| held.differences.iter().map(change)));

@@ -1,7 +1,8 @@
-//! The limits that apply to a call after the decision about it: the number of running calls, and the quotas.
+//! The limits that apply to a call after the security checks have allowed it: the number of running calls, and the
+//! quotas.
 //!
-//! They are inside the security checks. So a call that waits for a person takes no place of a running call, and a call
-//! that is refused uses up no quota.
+//! The security checks are outside of these limits. So a call that waits for a person does not count as a running call,
+//! and a call that is refused uses up no quota.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,7 +29,8 @@ pub(super) struct LimitedCall {
     /// `true` once the call was charged. The call is not charged again for a retry, in a later round, or when the
     /// kernel repeats it with a legacy caller's answers to questions of the server.
     is_charged: AtomicBool,
-    /// The round of the call; `None` if its caller does not repeat it with answers.
+    /// The round of the call, i.e. one of the requests with which its caller repeats it to answer questions. `None` if
+    /// the caller does not repeat the call.
     round: Option<Arc<Round>>,
 }
 
@@ -48,8 +50,8 @@ impl LimitedCall {
         counted(self.agent.as_deref(), self.server.as_ref(), &self.who)
     }
 
-    /// Returns the error with which a quota refuses the call now; `None` if all quotas allow it, or were charged for it
-    /// before. Charges nothing.
+    /// Returns the error with which a quota would refuse the call now. Returns `None` if all quotas allow the call, or
+    /// if it was charged already. Charges nothing.
     pub(super) fn refusal(&self, usage: &Usage) -> Option<RpcError> {
         if self.is_charged.load(Ordering::Relaxed) {
             return None;
@@ -57,7 +59,7 @@ impl LimitedCall {
         usage.refusal(&self.counted(), self.cost.units())
     }
 
-    /// Charges the quotas, unless an earlier attempt of the call was charged. The call can run then.
+    /// Charges the quotas, unless an earlier attempt of the call was charged, and records that the call now runs.
     async fn charge(&self, usage: &Usage) -> Result<(), RpcError> {
         if !self.is_charged.load(Ordering::Relaxed) {
             usage.charge(&self.counted(), self.cost.units()).await?;
@@ -86,12 +88,13 @@ impl LimitedCall {
     }
 }
 
-/// The means to apply the limits of a call after the decision about it.
+/// The parts that apply the limits to a call after the security checks have allowed it.
 struct DecidedLimits {
     usage: Usage,
-    /// Decides again about a call that waited.
+    /// The function that decides again about a call that waited, because the first decision may be out of date.
     recheck: Arc<Recheck>,
-    /// The stack to the server. It answers with the result of a task, because a call runs as long as its task.
+    /// The stack to the server. If the server runs the call as a task, this stack answers with the result of the task,
+    /// because the call counts as running until its task ends.
     finished: Stack,
 }
 
@@ -135,7 +138,7 @@ impl DecidedLimits {
         let mut stack = Stack::from_fn(move |call: Call| {
             let (limited, usage, finished) =
                 (Arc::clone(&limited), usage.clone(), finished.clone());
-            // The decision may be out of date after the wait.
+            // Decide again if the call can have waited, because the first decision may be out of date.
             let allowed = if can_wait { recheck(&call) } else { Ok(()) };
             async move {
                 allowed?;
@@ -186,7 +189,7 @@ mod tests {
             mock::client(decided.stack(Arc::new(limited)))
         };
         client().request("tools/call", r#"{"name":"t"}"#).await.unwrap();
-        // The additional units count nevertheless.
+        // The first call was charged more than the quota, so the next call is refused.
         let refused = client().request("tools/call", r#"{"name":"t"}"#).await.unwrap_err();
         assert_eq!(refused.code(), ErrorCode::QUOTA_EXCEEDED, "{refused}");
     }

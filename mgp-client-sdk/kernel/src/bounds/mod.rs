@@ -41,7 +41,7 @@ use self::rounds::{Round, RoundGuard, WaitingCalls};
 use self::usage::{Counted, Usage};
 pub use self::usage::{QuotaCount, quota_counts};
 
-/// The limits of all calls. This handle is cheap to clone.
+/// The limits of the tool calls of all agents and servers. This handle is cheap to clone.
 #[derive(Clone)]
 pub(crate) struct CallBounds(Arc<BoundsState>);
 
@@ -51,13 +51,13 @@ struct BoundsState {
     table: RwLock<Arc<BoundTable>>,
     usage: Usage,
     refusals: RefusalLog,
-    /// The calls that wait for their next round.
+    /// The calls whose callers are expected to repeat them with answers to questions (the next round).
     waiting: WaitingCalls,
     /// The definitions of tools. A definition can state the cost of a call.
     definitions: Definitions,
 }
 
-/// The limits by agent and server.
+/// The limits of each agent and of each server.
 #[derive(Default)]
 struct BoundTable {
     /// The common limits, which apply to each agent that has no limits of its own.
@@ -145,7 +145,7 @@ impl CallBounds {
             return inner;
         }
         let configured = server.as_ref().and_then(|server| server.limits.units_of(tool.name));
-        // The innermost layer sets this flag when a call has passed these limits.
+        // The innermost part of the stack sets this flag, so it is set once a call has passed all of these limits.
         let reached = Arc::new(AtomicBool::new(false));
         let inner = {
             let reached = Arc::clone(&reached);
@@ -173,8 +173,8 @@ impl CallBounds {
         self.record_end(id.clone(), reached, round, stack)
     }
 
-    /// Returns a stack that records the end of the call's round, and each call that failed before it passed these
-    /// limits, i.e. did not set `reached`.
+    /// Returns a stack that ends the round of the call when `stack` has answered. If the call failed before it passed
+    /// these limits, i.e. `reached` is not set, the stack also records the refusal.
     fn record_end(
         &self,
         server: ServerId,
@@ -335,7 +335,8 @@ impl Bound {
         }
     }
 
-    /// Returns a stack in which a call waits for its turn to run before it reaches `inner`.
+    /// Returns a stack in which a call waits until it is one of the permitted number of running calls, and then reaches
+    /// `inner`.
     fn layer_running(&self, inner: Stack) -> Stack {
         match &self.running {
             Some(running) => {
@@ -345,8 +346,8 @@ impl Bound {
         }
     }
 
-    /// Returns a stack that checks a call's size and the rate, in this order, before `inner`. The rate is not checked in
-    /// a later round of the call.
+    /// Returns a stack that checks the size of a call and then the rate of calls before it passes the call to `inner`.
+    /// If the call repeats an earlier request with answers to questions (`is_later`), the rate is not checked again.
     fn layer(&self, inner: Stack, is_later: bool) -> Stack {
         let mut stack = inner;
         if let Some(rate) = self.rate.as_ref().filter(|_| !is_later) {
@@ -372,8 +373,8 @@ impl ServerBound {
             return None;
         }
         let mut all = Bound::new(LimitTable::of_server(id), &limits.calls);
-        // All agents of all tenants share the rates and the places for running calls; agents that wait for a place take
-        // turns.
+        // All agents of all tenants share these rates, and the permitted number of running calls; agents that wait for
+        // a running call to end take turns.
         let shared = |max, by| RateLayer::new(rate(max).by(by).across_tenants());
         all.rate = limits.calls.calls_per_minute.map(|max| shared(max, RateKey::Server));
         all.running = limits.calls.running.map(|max| {
@@ -429,7 +430,7 @@ fn count(max: u64) -> usize {
     usize::try_from(max).unwrap_or(usize::MAX)
 }
 
-/// Returns the counters for a call: those of its agent and its server, as far as these have limits.
+/// Returns the agent and the server of a call under which quotas count it; either is left out if it has no limits.
 fn counted<'a>(
     agent: Option<&'a Bound>,
     server: Option<&'a Arc<ServerBound>>,
@@ -442,8 +443,7 @@ fn counted<'a>(
 
 /// Returns the name under which the calls of a principal are counted.
 fn who(principal: &Principal) -> String {
-    let name = principal.as_agent().map_or(principal.subject().as_str(), |agent| agent.as_str());
-    format!("{}/{name}", principal.tenant().as_str())
+    format!("{}/{}", principal.tenant().as_str(), principal.name())
 }
 
 /// Adds to each refusal of a limit's layer the configuration key with which an operator can raise the limit.
@@ -456,15 +456,18 @@ fn name_key(stack: Stack, key: String) -> Stack {
             sending.await.map_err(|error: RpcError| {
                 let source = std::error::Error::source(&error);
                 let refusal = source.and_then(|source| source.downcast_ref::<LifecycleError>());
-                // Leave other errors unchanged: a time-out gets its key elsewhere, and an inner limit has added its
-                // own.
-                if refusal.is_none()
-                    || matches!(
-                        refusal,
-                        Some(LifecycleError::TimedOut(_) | LifecycleError::TotalTimedOut(_))
+                let is_limit = matches!(
+                    refusal,
+                    Some(
+                        LifecycleError::Saturated
+                            | LifecycleError::NotStarted(_)
+                            | LifecycleError::RateLimited(_)
+                            | LifecycleError::TooLarge(_)
                     )
-                    || error.message().contains(RAISE)
-                {
+                );
+                // Leave other errors unchanged: a time-out gets its key elsewhere, no key helps a server that is not
+                // ready, and an inner limit has added its own.
+                if !is_limit || error.message().contains(RAISE) {
                     return error;
                 }
                 let message = format!("{}; {RAISE}{key}", error.message());
@@ -472,4 +475,29 @@ fn name_key(stack: Stack, key: String) -> Stack {
             })
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use mgp_types::service::mock;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn only_the_refusal_of_a_limit_names_a_key_to_raise() {
+        let message = async |refusal: LifecycleError| {
+            let refuses = Stack::from_fn(move |_: Call| {
+                let refused: Result<Reply, RpcError> = Err(refusal.clone().into());
+                std::future::ready(refused)
+            });
+            let mut client = mock::client(name_key(refuses, "`running`".to_owned()));
+            let error = client.request("tools/call", r#"{"name":"a"}"#).await.unwrap_err();
+            error.message().to_owned()
+        };
+        let full = message(LifecycleError::Saturated).await;
+        assert!(full.ends_with("; an operator can raise `running`"), "{full}");
+        let wait = Duration::from_secs(1);
+        let away = message(LifecycleError::CircuitOpen { server: None, wait }).await;
+        assert!(!away.contains("raise"), "{away}");
+    }
 }

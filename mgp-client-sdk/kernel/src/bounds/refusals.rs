@@ -34,7 +34,8 @@ pub(super) struct RefusalLog {
 #[derive(Default)]
 struct RecentRefusals {
     kinds: HashMap<Kind, Recent>,
-    /// The number of unrecorded refusals of kinds that are not remembered; the next record of any kind contains it.
+    /// The number of unrecorded refusals of kinds that are not tracked. The next record of any kind contains this
+    /// number.
     others: u64,
 }
 
@@ -56,7 +57,8 @@ impl RefusalLog {
         let Some(unrecorded) = self.due((who, server.clone(), tool.to_owned(), code)) else {
             return;
         };
-        // The call has not reached the audit layer, which gives a trace to a call without one.
+        // The call has not reached the audit layer, which gives each call a trace, so give it a trace here if it has
+        // none.
         let mut cx = cx.clone();
         let trace = cx.trace_or_new().clone();
         let event = Event::call_limited(&cx.principal, server, tool, code, unrecorded);

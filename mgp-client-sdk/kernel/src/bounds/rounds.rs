@@ -32,7 +32,7 @@ struct CallId {
     tool: String,
 }
 
-/// A call that has passed the limits of calls a minute.
+/// A call that has passed the limits of calls a minute, and is expected to be repeated with answers to questions.
 #[derive(Clone, Copy, Debug)]
 struct WaitingCall {
     since: Instant,
@@ -80,9 +80,10 @@ pub(super) struct RoundGuard {
 }
 
 impl WaitingCalls {
-    /// Begins a round of a call. Returns `None` if the call has no rounds, because of its caller.
+    /// Begins a round of a call. Returns `None` if the caller answers questions while the call runs, so that the call
+    /// has only one round.
     ///
-    /// The call no longer waits then, so if the caller sends the same round twice, the second one counts as a new call.
+    /// The call no longer waits for this round, so a second request with the same round counts as a new call.
     pub(super) fn begin(
         &self,
         cx: &Context,
@@ -166,7 +167,8 @@ impl Round {
                 self.asker.has_suspended() || (self.is_later() && !progress.has_run)
             }
             RoundEnd::Asked => self.asker.has_suspended(),
-            // A first round does not wait: the call would no longer count.
+            // A first round that was refused does not wait for a repetition, because then the repetition would not
+            // count as a call.
             RoundEnd::Refused => self.is_later(),
             RoundEnd::Answered => false,
         };
@@ -264,10 +266,10 @@ mod tests {
 
         assert!(!waiting.ask("a"));
         refuse(&waiting.round("a").0, ErrorCode::RESOURCE_EXHAUSTED);
-        // The deadline passes while the round waits for a place of a running call.
+        // The call's deadline passes while this round waits because the maximum number of calls is already running.
         let late = LifecycleError::NotStarted(Duration::from_secs(1)).into();
         RoundGuard::new(&waiting.round("a").0).note(&Err(late));
-        // The connection breaks.
+        // The connection breaks before the round has an answer.
         drop(RoundGuard::new(&waiting.round("a").0));
         let (round, _) = waiting.round("a");
         assert!(round.is_later() && round.was_charged());

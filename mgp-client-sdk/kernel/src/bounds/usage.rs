@@ -79,10 +79,7 @@ pub async fn quota_counts(
     config: &Config,
 ) -> Result<Vec<QuotaCount>, StoreError> {
     let tenant = Principal::local().tenant().to_string();
-    let records = store.load(SPACE).await?.records.into_iter();
-    let read = |value: Payload| value.get::<Count>().ok();
-    let counts: HashMap<String, Count> =
-        records.filter_map(|record| Some((record.key, record.value.and_then(read)?))).collect();
+    let counts = load_counts(store).await?;
     let called = counts.keys().filter_map(|name| {
         let agent = name.split_once('/')?.1.strip_prefix("agent/")?.strip_prefix(&*tenant)?;
         agent.strip_prefix('/').map(str::to_owned)
@@ -117,6 +114,13 @@ pub async fn quota_counts(
     Ok(listed)
 }
 
+/// Reads the stored counts of calls and units, by the names under which they are counted.
+async fn load_counts(store: &dyn Store) -> Result<HashMap<String, Count>, StoreError> {
+    let records = store.load(SPACE).await?.records.into_iter();
+    let read = |value: Payload| value.get::<Count>().ok();
+    Ok(records.filter_map(|record| Some((record.key, record.value.and_then(read)?))).collect())
+}
+
 /// Returns the name under which the calls of a server are counted.
 pub(super) fn server_key(id: &str) -> String {
     format!("limits of server {id}")
@@ -132,11 +136,8 @@ struct Window {
 
 impl Usage {
     pub(super) async fn load(store: Arc<dyn Store>) -> Result<Self, StoreError> {
-        let records = store.load(SPACE).await?.records.into_iter();
-        let read = |value: Payload| value.get::<Count>().ok();
-        let counts =
-            records.filter_map(|record| Some((record.key, record.value.and_then(read)?))).collect();
-        Ok(Self(Arc::new(UsageState { store, counts: Mutex::new(counts) })))
+        let counts = Mutex::new(load_counts(&*store).await?);
+        Ok(Self(Arc::new(UsageState { store, counts })))
     }
 
     /// Counts a call and its units for all of the given agents and servers, or for none of them if a quota refuses the
@@ -221,7 +222,7 @@ impl Usage {
     }
 }
 
-/// A quota of a period, compared with a call that may follow.
+/// A quota of an hour or a day, how much of it is used, and whether it refuses the next call.
 struct Quota {
     /// The counted quantity: `calls` or `units`.
     of: &'static str,
@@ -286,7 +287,7 @@ impl Window {
     }
 }
 
-/// Returns the periods that have quotas.
+/// Returns the periods (hour, day) for which the limits set a quota.
 fn windows(limits: &CallLimits) -> impl Iterator<Item = Window> {
     let hour = (limits.calls_per_hour, limits.units_per_hour);
     let day = (limits.calls_per_day, limits.units_per_day);

@@ -57,7 +57,7 @@ struct Chain<'a> {
 /// The result of `mgp_tools_call_many`.
 #[derive(Serialize)]
 struct Results {
-    /// The outcomes, in the order of the calls.
+    /// The outcome of each call, in the order of the calls.
     results: Vec<Outcome>,
 }
 
@@ -82,7 +82,7 @@ pub(super) async fn run(dispatcher: Dispatcher, call: Call) -> Result<Reply, Rpc
         return Err(RpcError::invalid_params(message));
     }
     let address = CallAddress::read(&call)?;
-    // An expired session handle makes the batch fail before a tool runs.
+    // Find the session first, so that an expired session handle makes the batch fail before a tool runs.
     dispatcher.parts().sessions.find(call.cx(), address.session_handle.as_deref())?;
     let separate =
         calls.iter().zip(1..).map(|(named, place)| single(&call, &address, named, place));
@@ -105,7 +105,7 @@ fn single(
 ) -> Result<Call, RpcError> {
     let mut cx = batch.cx().clone();
     cx.key = CallKey::next();
-    // With the batch's logical id, the calls of the batch would count as rounds of one call.
+    // Remove the logical id of the batch, with which its calls would count as repetitions (rounds) of one call.
     cx.logical = None;
     cx.outlet = Outlet::none();
     cx.caller_access = CallerAccess::Unavailable;

@@ -9,7 +9,7 @@ use mgp_types::service::{BoxFuture, Call, Reply, Stack};
 
 use super::{Dispatcher, batch};
 
-/// The future of the reply to a call of a tool.
+/// The future of the reply to a call of a built-in tool.
 pub(super) type Answer = BoxFuture<'static, Result<Reply, RpcError>>;
 
 /// The kernel's own tools that the router of methods does not answer.

@@ -53,7 +53,7 @@ pub(crate) fn call(
     });
     async move {
         let (address, resolved) = read?;
-        // An expired session handle makes the call fail before the tool runs.
+        // Find the session first, so that an expired session handle makes the call fail before the tool runs.
         dispatcher.parts().sessions.find(call.cx(), address.session_handle.as_deref())?;
         let resolved = match resolved {
             Err(error) if error.code() == ErrorCode::TOOL_NOT_FOUND => {
@@ -97,7 +97,7 @@ pub(crate) fn call(
     }
 }
 
-/// A call whose tool and server are known.
+/// A call that is about to be forwarded, with its tool and its server.
 struct ForwardedCall<'a> {
     dispatcher: &'a Dispatcher,
     address: &'a CallAddress,
@@ -113,7 +113,7 @@ impl ForwardedCall<'_> {
         let session = result_members::begin(self.dispatcher, call, self.tool, self.has_access)?;
         metrics.identify(call);
         results.limit_chunks(call, || self.server.config().results);
-        // The limits of chunks apply after the links are replaced, as in results.
+        // Replace links in chunks before the limits of chunks apply, as in results.
         links::in_chunks(self.dispatcher, call, self.server);
         Ok(session)
     }
@@ -133,7 +133,8 @@ impl ForwardedCall<'_> {
         let answer = answer.and_then(crate::results::well_formed);
         let answer = answer.and_then(|reply| check_result(fleet, tool, cx, reply));
         let goes_on = matches!(&answer, Ok(Reply::InputRequired(_)));
-        // Used only if the call has ended; otherwise it continues with another round.
+        // This value is used only if the call has ended, and not if it continues when its caller has answered a
+        // question.
         let is_success =
             matches!(&answer, Ok(reply) if !reply.as_body().is_some_and(is_tool_error));
         if goes_on {
@@ -167,14 +168,14 @@ fn record_use(
     tool: &IndexedTool,
     is_success: bool,
 ) {
-    // A tool that only pages use must not take the place of a tool that a model uses.
+    // Record nothing for a tool that only pages use, because it must not take the place of a tool that a model uses.
     if is_for_pages_only(tool) {
         return;
     }
     let DispatcherParts { fleet, view, meta_tools, search, .. } = dispatcher.parts();
     let outcome = if is_success { UseOutcome::Answered } else { UseOutcome::Failed };
     let recorded = search.record_call(cx, address.session_handle.as_deref(), tool, outcome);
-    // This fails only if the session handle has expired during the call.
+    // Ignore an error, which occurs only if the session handle has expired during the call.
     if recorded.unwrap_or_default() {
         surface::notify_session_changed(fleet.context(), view, meta_tools, cx);
     }
@@ -189,7 +190,7 @@ fn check_result(
     cx: &Context,
     reply: Reply,
 ) -> Result<Reply, RpcError> {
-    /// Reads a member that is present, even as `null`.
+    /// Deserializes a member to `Some` even if its value is `null`, so that only an absent member becomes `None`.
     fn present<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Payload>, D::Error> {
         Payload::deserialize(value).map(Some)
     }

@@ -7,7 +7,8 @@ use mgp_types::service::Context;
 
 use super::meta_tools::MetaToolConfig;
 
-/// The instruction to the agent for its next step, which an agent can follow even if its client knows only MCP.
+/// The instruction that an agent gets if it may create a missing tool. The agent can follow it even if its client knows
+/// only MCP.
 const NEXT: &str = "\
     write an MCP server over stdio as one script, and register it with `mgp_discovery_register`: `id`, `command` \
     (`python3` or `node`), `source` (the script) and `justification`. Its code is checked at the level `strict`: a \

@@ -8,7 +8,7 @@ use mgp_types::service::Call;
 use mgp_types::{ErrorCode, Object, Payload, RawObject, Recovery, RpcError};
 use serde::Deserialize;
 
-/// The maximum length of the name of an agent.
+/// The maximum length of the name of an agent in `_mgp.delegation`, in bytes.
 const MAX_NAME_BYTES: usize = 128;
 
 #[derive(Deserialize)]
@@ -18,8 +18,8 @@ struct Named {
     chain: Vec<String>,
 }
 
-/// Reads the names of the agents. Refuses a member of any other form, because without these agents the call would have
-/// more rights.
+/// Reads the names of the agents from the member `_mgp.delegation` of a call. Refuses a member of any other form,
+/// because the call would have more rights without these agents.
 pub(super) fn agents(member: &RawObject) -> Result<Vec<String>, RpcError> {
     let unfit = |what: &str| RpcError::invalid_params(format!("`_mgp.delegation`: {what}"));
     let named: Named = Payload::of(member)?.get()?;

@@ -151,7 +151,7 @@ impl Dispatcher {
     async fn notify_roots(self, cx: Context) {
         let servers = self.visible_servers(&cx).into_iter();
         let clients = servers.flat_map(|server| server.roots_clients(&cx.principal));
-        // Only legacy servers are notified: modern servers ask for the roots with each call.
+        // Notify only legacy servers, because modern servers ask for the roots with each call.
         let legacy = clients.filter(|client| client.server().era == Era::Legacy);
         let notified = legacy.map(|client| async move {
             let call = Call::tell::<RootsListChanged>(&EmptyParams::new(), client.context());

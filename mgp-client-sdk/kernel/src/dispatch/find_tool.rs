@@ -32,7 +32,8 @@ pub(super) struct CallAddress {
 }
 
 impl CallAddress {
-    /// Reads the members of a call. Most calls have none of them, which this function detects without parsing.
+    /// Reads these members from `params._mgp` of a call. Most calls have none of them, which is detected without
+    /// parsing.
     pub(super) fn read(call: &Call) -> Result<Self, RpcError> {
         let is_named = |members: &Payload| {
             let text = members.as_str();
@@ -95,14 +96,14 @@ pub(super) fn resolve_tool(
     check_tool_version(call, &tool)?;
     header_params::check(dispatcher, call, &tool)?;
     if call.params().may_contain_member("\"task\"") {
-        // If the caller asks for a task, the kernel runs the task, and the server receives a plain call.
+        // If the caller asks for a task, send the server a plain call, because the kernel itself runs the task.
         *call.params_mut() = Params::tool(tool.name(), &call.tool_arguments());
     }
     call.params_mut().set_target(Target::Tool(tool.name().into()));
     Ok(if is_visible { ResolvedTool::Visible(tool) } else { ResolvedTool::Found(tool) })
 }
 
-/// Refuses a call that requires another version of the tool.
+/// Refuses a call that requires a version of the tool that its definition does not have.
 fn check_tool_version(call: &Call, tool: &IndexedTool) -> Result<(), RpcError> {
     let definition = || serde_json::from_str::<mcp::Tool>(tool.definition()).ok()?.meta;
     Ok(check_version(call.params(), tool.name(), definition).map_err(Refusal::from)?)
@@ -155,8 +156,8 @@ fn find_by_params(
     }
 }
 
-/// Refuses params whose name is the usual name of a tool and a portable name of another one, unless they name the
-/// server.
+/// Refuses a name that is both the usual name of this tool and the portable name of another tool, unless the params
+/// name the server. Applies only to callers that see portable names.
 fn check_unique(
     dispatcher: &Dispatcher,
     cx: &Context,
@@ -179,7 +180,8 @@ fn several_tools(name: &str) -> RpcError {
     RpcError::new(ErrorCode::TOOL_NAME_CONFLICT, message)
 }
 
-/// Returns params with the name and the server of the tool that they name by a portable name; `None` if they do not.
+/// If the params name a tool by its portable name, returns them with the server's own name of the tool and the id of
+/// the server. Returns `None` if the name is not a portable name.
 fn with_exact_name(
     dispatcher: &Dispatcher,
     cx: &Context,
@@ -234,7 +236,8 @@ fn find_held(
     let qualified = all.iter().filter_map(|(id, server)| {
         Some((server, name.strip_prefix(id.as_str())?.strip_prefix('.')?))
     });
-    // Some servers refuse every name, so the server whose id begins the name comes first.
+    // Try the server first whose id is the beginning of the name. Some servers have a held definition for every name,
+    // so the plain name could match one of them by mistake.
     let mut candidates = qualified
         .chain(all.values().map(|server| (server, name.as_str())))
         .filter(|(server, _)| is_wanted(server.id()));
@@ -310,12 +313,12 @@ pub(super) async fn find_unread(
     let named = wanted.server(all.values());
     let is_wanted = |server: &&Arc<ManagedServer>| match named {
         Some(named) => Arc::ptr_eq(named, server),
-        // A connected server may have announced a change of its tools that was not read yet.
+        // Include connected servers, which may have announced a change of their tools that was not read yet.
         None => server.lists_may_be_outdated() || server.state() == ServerState::Connected,
     };
     let unread: Vec<_> = all.values().filter(is_wanted).filter(may_use).collect();
     join_all(unread.iter().map(|server| {
-        // A server that the call names has as much time as it is allowed for its start; other servers have a fixed
+        // Wait for the server that the call names as long as its start may take, and for other servers for a fixed
         // time.
         server.sync(named.map_or(FIRST_SYNC_TIMEOUT, |named| named.start_timeout()))
     }))

@@ -28,7 +28,7 @@ pub(super) fn check(
         return Ok(());
     }
     let schema = tool.tool()?.input_schema;
-    // Invalid annotations are ignored.
+    // Ignore invalid `x-mcp-header` annotations in the schema of the tool.
     let Ok(plan) = HeaderPlan::of(&schema) else { return Ok(()) };
     let arguments = call.tool().and_then(|tool| tool.arguments).unwrap_or("{}");
     match plan.check(arguments, headers) {

@@ -17,6 +17,7 @@ use super::dispatcher::Dispatcher;
 use super::names::qualify;
 use super::server_features::leads_to;
 use crate::fleet::{ListKind, ManagedServer};
+use crate::server_answer::change_list;
 
 /// The schemes of URIs that clients can also read without the kernel.
 const PUBLIC_SCHEMES: [&str; 3] = ["https:", "http:", "data:"];
@@ -35,8 +36,8 @@ pub(super) struct ResourceLinks<'a> {
 }
 
 impl<'a> ResourceLinks<'a> {
-    /// Returns the names of a caller for the resources of a server; `None` if each URI of the server leads to it, or
-    /// if the caller cannot read the server's resources.
+    /// Returns the names under which a caller reads the resources of a server. Returns `None` if the caller reads each
+    /// of these resources under the server's own URI, or if the caller cannot read the server's resources.
     pub(super) fn new(
         dispatcher: &Dispatcher,
         cx: &'a Context,
@@ -121,7 +122,8 @@ pub(super) fn in_prompt(
     in_list(dispatcher, cx, server, reply, "messages", rename_message)
 }
 
-/// Replaces the URIs in the contents of a resource, e.g. those of the files of a folder, except the requested one.
+/// Replaces the URIs in the contents of a resource, except the requested URI. The contents of a folder, e.g., can be
+/// several files, each with its own URI.
 ///
 /// # Errors
 /// Returns −32603 if the result cannot be written as JSON.
@@ -158,7 +160,7 @@ struct LinkedChunks {
     dispatcher: Dispatcher,
     server: Arc<ManagedServer>,
     cx: Context,
-    /// The number of chunks whose URI may still be looked up.
+    /// The number of further chunks whose URI may be looked up.
     left: AtomicUsize,
 }
 
@@ -217,27 +219,4 @@ fn in_list(
         Some(links) => change_list(reply, name, |element| rename(&links, element)),
         None => Ok(reply),
     }
-}
-
-/// Changes the elements of a list in a result. A result whose list cannot be read is returned unchanged.
-fn change_list(
-    mut reply: Reply,
-    name: &str,
-    change: impl Fn(&Payload) -> Option<Payload>,
-) -> Result<Reply, RpcError> {
-    let Some(body) = reply.as_body_mut() else { return Ok(reply) };
-    let Ok(mut members) = body.as_raw().get::<Object>() else { return Ok(reply) };
-    let Ok(Some(mut elements)) = members.decode::<Vec<Payload>>(name) else { return Ok(reply) };
-    let mut is_changed = false;
-    for element in &mut elements {
-        if let Some(changed) = change(element) {
-            *element = changed;
-            is_changed = true;
-        }
-    }
-    if is_changed {
-        members.encode(name, &elements)?;
-        body.replace_raw(Payload::of(&members)?);
-    }
-    Ok(reply)
 }

@@ -149,17 +149,22 @@ fn scheme_part(server: &ServerId) -> String {
     out
 }
 
-/// Returns whether a URI matches a template: it contains the literal parts of the template, in order.
+/// Returns whether a URI matches a template: it contains the literal parts of the template, in order. `{name}` matches
+/// a part of one path segment; any other expression matches any text, including an empty one.
+///
+/// At the end of a template, `{name}` also matches several segments, because many servers declare `file:///{path}`. If
+/// another server has a longer template that matches the same URI, the caller is asked to choose.
 pub(super) fn matches_template(template: &str, uri: &str) -> bool {
-    let mut pieces = template.split('{');
+    let mut pieces = template.split('{').peekable();
     let Some(mut left) = pieces.next().and_then(|head| uri.strip_prefix(head)) else {
         return false;
     };
-    let mut is_open = false;
-    for piece in pieces {
+    // Whether the template so far ends with expressions, and whether one of these matches slashes.
+    let (mut is_open, mut has_slashes) = (false, false);
+    while let Some(piece) = pieces.next() {
         let Some((expression, text)) = piece.split_once('}') else { return false };
-        // `{name}` matches one path segment; any other expression matches any text, including an empty one.
         let is_plain = expression.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+        has_slashes = !is_plain || is_open && has_slashes;
         is_open = text.is_empty();
         if is_open {
             if is_plain && left.is_empty() {
@@ -167,8 +172,11 @@ pub(super) fn matches_template(template: &str, uri: &str) -> bool {
             }
             continue;
         }
-        let Some(at) = left.find(text) else { return false };
-        if is_plain && (at == 0 || left[..at].contains('/')) {
+        // The last literal part ends the URI, even if an expression before it matches the same text.
+        let is_last = pieces.peek().is_none();
+        let at = if is_last { left.strip_suffix(text).map(str::len) } else { left.find(text) };
+        let Some(at) = at else { return false };
+        if is_plain && at == 0 || !has_slashes && left[..at].contains('/') {
             return false;
         }
         left = &left[at + text.len()..];
@@ -220,6 +228,13 @@ mod tests {
         check("test://{id}/x", "test://1/x", true);
         check("test://{id}/x", "test://1/2/x", false);
         check("test://{+path}/x", "test://1/2/x", true);
+        check("test://{+path}/x", "test://1/x/2/x", true);
+        check("test://{id}.txt", "test://1.txt.txt", true);
+        check("test://{id}.txt", "test://1.txt/2", false);
+        check("test://{path}", "test://1/2", true);
+        check("test://{+path}", "test://1/2", true);
+        check("test://{id}{?q}", "test://1?q=2/3", true);
+        check("test://{+path}{name}.txt", "test://1/2.txt", true);
         check("test://{a}/{b}", "test://1/2", true);
         check("test://{a}/{b}", "other://1/2", false);
         check("test://a{?q}", "test://a?q=1", true);

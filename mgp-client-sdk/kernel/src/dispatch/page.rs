@@ -20,7 +20,7 @@ const PAGE_ENTRIES: usize = 500;
 /// announce that their lists changed.
 const TTL_MS: u64 = 5_000;
 
-/// Returns the page that a call requests.
+/// Returns the page of a list that a call requests.
 pub(super) fn page(kind: ListKind, names: &NameTable, call: &Call) -> Result<Reply, RpcError> {
     let cursor = requested_cursor(call)?;
     let revision = revision(names);

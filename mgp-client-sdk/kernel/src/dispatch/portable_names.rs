@@ -90,7 +90,7 @@ pub(super) fn fit_requested(
     })
 }
 
-/// Replaces the names in a complete result, if the caller has this setting.
+/// Replaces the names in a complete result, if the setting `portable_names` applies to the caller.
 fn fit_result<R: DeserializeOwned + Serialize>(
     dispatcher: &Dispatcher,
     cx: &Context,
@@ -106,7 +106,8 @@ fn fit_result<R: DeserializeOwned + Serialize>(
     Reply::of(&result)
 }
 
-/// Returns the name under which a caller sees a tool; `shown` is the name without this setting.
+/// Returns the name under which a caller sees a tool. `shown` is the name that the caller would see without the setting
+/// `portable_names`.
 pub(super) fn shown(
     dispatcher: &Dispatcher,
     cx: &Context,
@@ -120,8 +121,8 @@ pub(super) fn shown(
     PortableNames::new(&fleet.context().index, &search.caller(cx)).name_of(tool, &shown)
 }
 
-/// Returns the tools that a caller sees and may mean by a portable name, if the caller has this setting; `server` is
-/// the id of their server if the call states it.
+/// Returns the tools that a caller sees and may mean by a portable name. Returns no tools if the setting
+/// `portable_names` does not apply to the caller. `server` is the id of the tools' server if the call states it.
 pub(super) fn find(
     dispatcher: &Dispatcher,
     cx: &Context,
@@ -159,7 +160,7 @@ pub(super) fn is_shared(
     find(dispatcher, cx, name, None).iter().any(|other| !is_same(other, tool))
 }
 
-/// Returns the only tool that [`find`] finds.
+/// Returns the tool that a caller means by a portable name; `None` if there is no such tool, or more than one.
 pub(super) fn find_one(dispatcher: &Dispatcher, cx: &Context, name: &str) -> Option<IndexedTool> {
     let mut tools = find(dispatcher, cx, name, None);
     tools.pop().filter(|_| tools.is_empty())
@@ -182,7 +183,7 @@ pub(super) fn find_held(
     let found = context.governance.definitions().find_held(|of_tool, tool| {
         server.is_none_or(|server| of_tool == server)
             && (is_spelling(tool, name) || is_portable_id(of_tool, tool, name))
-            // A server that is switched off keeps its definitions.
+            // Skip a server that is not in the fleet: a server that is switched off keeps its definitions.
             && fleet.get(of_tool).is_some()
             && view.is_held(cx, &ServerId::from(of_tool), tool)
     });
@@ -216,7 +217,7 @@ fn is_same(one: &IndexedTool, other: &IndexedTool) -> bool {
     one.server_id() == other.server_id() && one.name() == other.name()
 }
 
-/// The portable names of the tools that a caller sees.
+/// The names, accepted by all model providers, under which a caller sees its tools.
 struct PortableNames<'a> {
     index: &'a ToolIndex,
     caller: &'a dyn Allowed,
@@ -236,7 +237,7 @@ impl<'a> PortableNames<'a> {
         Self { index, caller, uses }
     }
 
-    /// Replaces a name from a list unless it is portable and that of one tool only.
+    /// Replaces a name from a tool list, unless it is portable and only one tool has it.
     fn fit(&self, name: &mut String) {
         let is_fit = is_portable(name) && (self.is_unique(name) || is_kernel_tool(name));
         if !is_fit && let Resolved::One(tool) = self.index.resolve(name, self.caller) {
@@ -257,7 +258,8 @@ impl<'a> PortableNames<'a> {
         if short.len() <= MAX_CHARS && self.is_unique(&short) && !is_kernel_tool(&short) {
             return short;
         }
-        // A server could give one of its tools the name with the hash of another tool.
+        // Try more and more digits of the hash, because a server could give one of its own tools the name with the hash
+        // of another tool.
         let mut hashed = (MIN_DIGITS..=MAX_DIGITS)
             .map(|digits| hashed_name(tool.server_id(), tool.name(), digits));
         hashed.find(|name| !self.uses.contains_key(name)).unwrap_or(short)
@@ -268,7 +270,7 @@ impl<'a> PortableNames<'a> {
     }
 }
 
-/// Returns whether all APIs accept a name.
+/// Returns whether the APIs of all model providers accept a tool's name.
 fn is_portable(name: &str) -> bool {
     (1..=MAX_CHARS).contains(&name.len()) && name.chars().all(|char| char == portable(char))
 }
@@ -278,7 +280,8 @@ fn portable(char: char) -> char {
     if char.is_ascii_alphanumeric() || char == '-' { char } else { '_' }
 }
 
-/// Returns a name in portable characters, which may be too long.
+/// Returns a name with `_` in place of each character that portable names do not contain. The result may be too long
+/// for a portable name.
 fn spell(name: &str) -> String {
     name.chars().map(portable).collect()
 }
@@ -306,7 +309,7 @@ fn is_spelling(tool: &str, name: &str) -> bool {
     tool.chars().map(portable).eq(name.chars())
 }
 
-/// Returns whether a portable name is that of a tool's id, in full or with a hash.
+/// Returns whether `name` is the portable form of a tool's id: the whole one, or the one that a hash shortens.
 fn is_id_of(tool: &IndexedTool, name: &str) -> bool {
     is_portable_id(tool.server_id(), tool.name(), name)
 }
@@ -385,7 +388,7 @@ mod tests {
             names.push(fitted);
         }
         assert_ne!(names[0], names[1]);
-        // The order of the servers does not matter.
+        // The portable names do not depend on the order of the servers.
         let reversed = index(&servers.into_iter().rev().collect::<Vec<_>>());
         assert_eq!(names[0], fitted(&reversed, "a.b.c"));
     }

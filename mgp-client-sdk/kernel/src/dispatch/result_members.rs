@@ -95,7 +95,7 @@ fn fit_result(
     }
     let foreign = of_server.difference(cx.caller.mgp.unwrap_or_default());
     change_meta(reply, |meta| {
-        // The state is meant for this kernel; the caller receives a token instead.
+        // Remove the session state, which is meant for this kernel; the caller receives a token instead.
         meta.remove(SessionState::NAME);
         for name in ResultMembers::names_of(foreign) {
             meta.remove(name);

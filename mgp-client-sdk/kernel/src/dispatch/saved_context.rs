@@ -27,7 +27,7 @@ const MAX_STORED: usize = 100 * MAX_DAYS;
 /// counted.
 const MAX_AGENTS: usize = 256;
 
-/// The tokens that a number of lists saved an agent.
+/// The number of tokens that an agent saved, and the number of shorter lists by which it saved them.
 struct SavedTokens {
     agent: String,
     saved: u64,
@@ -120,7 +120,7 @@ async fn add(store: &dyn Store, sums: &[SavedTokens]) -> Result<(), StoreError> 
     store.commit(change).await.map(drop)
 }
 
-/// Returns the keys of the days beyond the limits.
+/// Returns the keys of the stored days that exceed the limits, and so must be removed.
 fn surplus<'a>(keys: impl Iterator<Item = &'a String>, today: &str) -> Vec<&'a str> {
     let mut by_agent = BTreeMap::<&str, Vec<&str>>::new();
     for key in keys {
@@ -135,8 +135,8 @@ fn surplus<'a>(keys: impl Iterator<Item = &'a String>, today: &str) -> Vec<&'a s
     removed
 }
 
-/// Moves the days beyond a maximum to `removed`, and returns the others. Days after today are removed first, because
-/// the clock was wrong when they were stored, and then the oldest.
+/// Moves the keys of surplus days to `removed`, and returns the others. Days in the future go first, because they were
+/// stored while the clock was wrong; the oldest days go next.
 fn take_surplus<'a>(
     mut days: Vec<&'a str>,
     today: &str,

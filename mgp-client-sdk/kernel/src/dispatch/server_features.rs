@@ -82,7 +82,7 @@ fn pass_progress_on(cx: &Context, params: ProgressParams) {
         message: params.message,
         estimated_remaining_ms: None,
     };
-    // A step without room is dropped, because later ones replace it.
+    // If the queue is full, this progress step is dropped, because later steps replace it.
     let _ = question.inbox.push(OutletItem::Progress(step));
 }
 
@@ -120,7 +120,7 @@ pub(super) async fn refreshed_servers(
     let servers = dispatcher.visible_servers(cx);
     dispatcher.wait_for_first_lists(cx, servers.iter()).await;
     let refreshed = join_all(servers.iter().map(|server| refresh(dispatcher, server, kind)));
-    // The lists of the servers that have answered are refreshed even if others do not answer in time.
+    // Ignore the time-out: the lists of the servers that have answered are refreshed even if others have not answered.
     let _ = tokio::time::timeout(REFRESH_TIMEOUT, refreshed).await;
     servers
 }
@@ -136,7 +136,7 @@ async fn refresh(dispatcher: &Dispatcher, server: &Arc<ManagedServer>, kind: Lis
             fleet.notify_list_changed(server, ListGroup::Resources);
         }
         ListKind::Prompts => fleet.notify_list_changed(server, ListGroup::Prompts),
-        // No notification announces a change of skills.
+        // MCP has no notification about changed skills.
         ListKind::Skills => {}
     }
     fleet.store_lists(server);
@@ -191,7 +191,7 @@ pub(super) async fn find_resource(
     uri: &str,
 ) -> Result<ResolvedEntry, RpcError> {
     let servers = dispatcher.visible_servers(cx);
-    // A known resource can be found without reading lists again.
+    // Look the resource up in the known lists first, without reading lists again.
     if let Lookup::Unique(entry) = NameTable::new(ListKind::Resources, &servers).find(uri) {
         return Ok(ResolvedEntry::visible(entry));
     }
@@ -203,7 +203,7 @@ pub(super) async fn find_resource(
     if let Lookup::Unique(entry) = NameTable::new(ListKind::Resources, &all).find(uri) {
         return Ok(ResolvedEntry::hidden(entry));
     }
-    // The resource need not be listed: most servers have more resources than they list.
+    // Find a server for a resource that is not listed, because most servers have more resources than they list.
     match find_unlisted(cx, uri, &servers)? {
         Some(entry) => Ok(ResolvedEntry::visible(entry)),
         None => Err(unknown_resource(cx, uri)),
@@ -221,7 +221,7 @@ fn find_listed(
         Lookup::Ambiguous(names) => return Err(ambiguous(cx, "resource", uri, &names)),
         Lookup::Unknown => {}
     }
-    // Servers need not list the files of their skills.
+    // Compare the URI with the folders of skills, because servers need not list the files of their skills.
     let skilled = servers.iter().filter(|server| skills::has_file(server, uri));
     if let Some(entry) = only_server(cx, uri, &skilled.collect::<Vec<_>>())? {
         return Ok(Some(entry));
@@ -373,7 +373,7 @@ async fn complete(dispatcher: Dispatcher, mut call: Call) -> Result<Reply, RpcEr
         }
     };
     let ServerEntry { server, key } = found.entry;
-    // A server without completion proposes no values.
+    // For a server without completion, answer that there are no proposed values.
     let no_values = || Reply::of(&CompleteResult::new(Completion::new(Vec::new())));
     let offered = server.lists().capabilities();
     let is_undeclared = offered.is_some_and(|offered| offered.completions.is_none());

@@ -194,7 +194,7 @@ fn children(server: &ManagedServer, directory: &str) -> Option<BTreeMap<String, 
     let list = server.lists().list(ListKind::Skills);
     let mut found = BTreeMap::new();
     for entry in list.entries() {
-        // A skill in another directory need not be parsed.
+        // Skip a skill in another directory without parsing it.
         let root = Skill::directory_of(&entry.key).unwrap_or_default();
         let related =
             root.starts_with(directory) || directory.starts_with(root.trim_end_matches('/'));

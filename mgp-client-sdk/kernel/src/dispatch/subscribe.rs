@@ -21,7 +21,8 @@ impl ResourceSubscriber for Dispatcher {
         let subscriptions = &self.parts().fleet.context().subscriptions;
         let is_legacy = source.session == SessionKind::Legacy;
         match subscriptions.subscribe(source, &client, &uri).await {
-            // Servers on some SDKs accept subscriptions in the modern era only.
+            // Servers built with some SDKs accept subscriptions in the modern era only, so subscribe in a modern
+            // session.
             Err(error) if is_legacy && error.code() == ErrorCode::METHOD_NOT_FOUND => {
                 let of = SessionUse::ModernSubscription;
                 let (source, client) = server.wake_to_subscribe(cx, of).await?;

@@ -31,7 +31,8 @@ pub(super) fn level(
         Surface::Direct => ContextLevel::Standard,
         Surface::Categories => ContextLevel::Category,
         Surface::Find => ContextLevel::Discovery,
-        // The configuration or a negotiated extension promises these callers the tools that find and request tools.
+        // List the tools that find and request tools, which the configuration or a negotiated extension promises these
+        // callers.
         Surface::Auto if meta_tools.lists_request(cx) => ContextLevel::Hybrid,
         // Many clients request the list only once. With the tools that find tools, they also reach the tools that
         // servers list later.

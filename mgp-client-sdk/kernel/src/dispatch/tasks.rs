@@ -21,7 +21,8 @@ pub(crate) fn support(context: &FleetContext, name: &str) -> TaskSupport {
     let can_be_task = |tool: &IndexedTool| declared(tool) != TaskSupport::Forbidden;
     let is_possible = match context.index.resolve(name, &AllTools) {
         Resolved::One(tool) if can_be_task(&tool) => true,
-        // A caller that sees only one of these tools can call it by this name.
+        // A name that several tools have is enough, because a caller that sees only one of them can call it by this
+        // name.
         Resolved::Ambiguous(tools) if tools.iter().any(can_be_task) => true,
         _ => portable_names::find_any(context, name).iter().any(can_be_task),
     };

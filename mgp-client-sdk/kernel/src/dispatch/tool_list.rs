@@ -272,7 +272,8 @@ fn put_security(tool: &mut Tool, is_shown: bool) -> Result<(), RpcError> {
             mirror.insert(SECURITY, Payload::of(&security)?);
             tool.security = Some(security);
         }
-        // Remove the copy of the metadata that the server's own definition contains.
+        // Go on and write `_meta` back, because the copy of the metadata in the server's own definition was just
+        // removed.
         None if mirror.remove(SECURITY).is_some() => {}
         None => return Ok(()),
     }

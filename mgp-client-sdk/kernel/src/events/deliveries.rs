@@ -22,7 +22,7 @@ use mgp_types::sync::Mutex;
 use mgp_types::{Backoff, Payload, RpcError, Timestamp};
 use tokio::task::JoinSet;
 
-use super::{notify, webhooks};
+use super::{OpenDecisions, notify, webhooks};
 use crate::logins;
 
 /// The prefix of the ids of webhooks' subscriptions.
@@ -49,7 +49,7 @@ pub(super) const TIMEOUT: Duration = Duration::from_secs(10);
 /// The maximum size of the answer of a receiver of events, in bytes.
 const MAX_ANSWER: usize = 64 * 1024;
 
-/// The number of events that are read at a time.
+/// The number of events that a delivery reads from the store at a time.
 const BATCH: usize = 32;
 
 /// The maximum length of the error text that is kept for a failed delivery.
@@ -86,8 +86,10 @@ enum Outbound {
 /// The handles that all deliveries share.
 #[derive(Clone)]
 pub(crate) struct DeliveryContext {
-    store: Arc<dyn Store>,
+    pub(super) store: Arc<dyn Store>,
     sender: SenderContext,
+    /// The decisions that are looked up before a message about them is sent.
+    pub(super) open: OpenDecisions,
 }
 
 /// The handles that the senders of all deliveries share.
@@ -129,8 +131,9 @@ pub(super) enum Attempt {
 }
 
 impl DeliveryContext {
-    pub(crate) fn new(store: &Arc<dyn Store>, expander: &Expander) -> Self {
-        Self { store: Arc::clone(store), sender: SenderContext::new(expander, Proxy::none()) }
+    pub(crate) fn new(store: &Arc<dyn Store>, expander: &Expander, open: OpenDecisions) -> Self {
+        let sender = SenderContext::new(expander, Proxy::none());
+        Self { store: Arc::clone(store), sender, open }
     }
 
     /// Sets the proxy over which deliveries are sent.
@@ -310,13 +313,13 @@ async fn run(
             let place = config.clone();
             let create = move || notify::Messenger::new(&sender, &place, console.clone());
             let messenger = delivery.prepare(create).await;
-            notify::run(&messenger, &config, delivery, &*context.store, &reader).await;
+            notify::run(&messenger, &config, delivery, context, &reader).await;
         }
     }
     Ok(())
 }
 
-/// Returns the error of the store that caused this error.
+/// Returns the error of the store that caused this error, if any did.
 fn store_error(error: &RpcError) -> Option<&StoreError> {
     error.source()?.downcast_ref()
 }
@@ -354,7 +357,7 @@ impl Delivery {
     ) -> T {
         let mut backoff = Backoff::new(RETRY_DELAY, MAX_RETRY_DELAY);
         loop {
-            // The expansion of variables blocks: it reads files and runs commands.
+            // Run this on a blocking thread, because expanding variables reads files and runs commands.
             let created = tokio::task::spawn_blocking(create.clone()).await;
             let why = match created.unwrap_or_else(|error| Err(error.to_string())) {
                 Ok(receiver) => {
@@ -405,7 +408,7 @@ impl Delivery {
                     tracing::debug!(delivery = self.name, "store closed; the delivery ends");
                     return None;
                 }
-                // Only the store's error has the details.
+                // The error of the store has details that the error of the request lacks.
                 Some(cause) => cause.to_string(),
                 None => error.to_string(),
             };
@@ -437,7 +440,7 @@ impl Delivery {
             self.state.lock().last_error = Some(error.clone());
             if is_final {
                 tracing::warn!(delivery = self.name, seq = event.seq, error, "gave up an event");
-                // If the store is closed, the caller notices it next.
+                // If the store is closed, the caller notices it at its next use of the store.
                 self.repeat(|| self.give_up(store, event, error.clone())).await;
                 return;
             }
@@ -467,7 +470,7 @@ impl Delivery {
     }
 }
 
-/// Sends a request once.
+/// Sends a request once, and returns whether the receiver accepted it.
 pub(super) async fn post(fetch: &GuardedFetch, request: FetchRequest) -> Attempt {
     match fetch.fetch(request).await {
         Ok(answer) if (200..300).contains(&answer.status) => Attempt::Accepted,
@@ -489,7 +492,7 @@ mod tests {
 
     use super::*;
 
-    /// A time in which an event is given up, in seconds.
+    /// A time, in seconds, after which all attempts to deliver an event have ended.
     const LONG: usize = 3_600;
 
     /// Makes each write of a given-up event fail, and each write of a position.
@@ -533,7 +536,7 @@ mod tests {
 
     fn start_with(hub: &EventHub, db: &Db, expander: &Expander) -> (Arc<Delivery>, JoinSet<()>) {
         let store: Arc<dyn Store> = Arc::new(db.clone());
-        let context = DeliveryContext::new(&store, expander);
+        let context = DeliveryContext::new(&store, expander, OpenDecisions::default());
         let config =
             "[kernel.webhooks.hook]\nurl = \"https://127.0.0.1/\"\nsecret = \"${SECRET}\"\n";
         let config = Config::parse("mgp.toml", config).unwrap().config;

@@ -31,7 +31,8 @@ impl KernelEvents {
         owner: Option<Principal>,
     ) {
         if !connection.client().server().has(Extension::Events) {
-            return;
+            // The server has no events now, but an earlier version of it may have had some, so remove its channels.
+            return self.forget_channels(server);
         }
         let (events, id) = (self.clone(), server.clone());
         let hook = move |event| events.forward(&id, owner.as_ref(), event);
@@ -42,6 +43,11 @@ impl KernelEvents {
             }
             Err(error) => tracing::warn!(%server, %error, "subscription to events failed"),
         }
+    }
+
+    /// Removes the channels of a server that no longer exists or has no events.
+    pub(crate) fn forget_channels(&self, server: &ServerId) {
+        self.hub().set_channels(server, std::iter::empty::<String>());
     }
 
     fn forward(&self, server: &ServerId, owner: Option<&Principal>, event: ServerEvent) {
@@ -63,7 +69,7 @@ impl KernelEvents {
             // The depth counts the kernels that an event has passed, so that it cannot be sent in an endless circle of
             // kernels.
             .depth(event.depth.saturating_add(1));
-        // If the server's text is not a valid time, the event gets the time at which it arrived.
+        // Use the server's time if it is valid; otherwise the event gets the time at which it arrived.
         if let Some(at) = event.timestamp.filter(|at| at.to_system_time().is_some()) {
             draft = draft.timestamp(at);
         }

@@ -28,6 +28,7 @@ use crate::caller_view::CallerView;
 
 use self::deliveries::Deliveries;
 pub(crate) use self::deliveries::DeliveryContext;
+pub(crate) use self::notify::OpenDecisions;
 pub use self::notify::notify_test;
 pub(crate) use self::security::follow as follow_audit;
 
@@ -60,8 +61,8 @@ const APPROVAL_REQUESTED: &str = "approvals.requested";
 const APPROVAL_DECIDED: &str = "approvals.decided";
 const TRANSACTION_STUCK: &str = "transactions.stuck";
 
-/// The key under which a round of a call, whose start has been published, stores the duration of its rounds so far for
-/// the next round, in milliseconds.
+/// The key under which a call that continues in another request (its next round) stores how long its rounds took so
+/// far, in milliseconds. If the key is present, the start of the call was published in an earlier round.
 const STARTED_KEY: &str = "mgp.event.started";
 
 /// The capacity that is reserved for the facts of a call, in bytes, to avoid a second allocation.
@@ -80,7 +81,8 @@ pub(crate) struct KernelEvents {
 
 mgp_types::opaque_debug!(KernelEvents);
 
-/// A call for which the start event has been published, in this or an earlier round of the call.
+/// A call whose start event has been published. A caller can repeat a call with answers to questions; each such request
+/// is a round of the call, and the start is published in the first one.
 pub(crate) struct PublishedCall<'a> {
     events: &'a KernelEvents,
     cx: &'a Context,
@@ -89,7 +91,7 @@ pub(crate) struct PublishedCall<'a> {
     /// The facts that all events of the call have, as JSON without the closing brace.
     facts: String,
     began: Instant,
-    /// The duration of the earlier rounds of the call, in milliseconds.
+    /// The duration, in milliseconds, of the earlier requests of the call, after which its caller repeated it (rounds).
     earlier: u64,
     is_ended: bool,
 }
@@ -153,7 +155,8 @@ impl KernelEvents {
         }
     }
 
-    /// Publishes the start of a call, unless this is a later round of the call.
+    /// Publishes the start of a call, unless the call repeats an earlier request with answers to questions (a later
+    /// round).
     pub(crate) fn call<'a>(
         &'a self,
         cx: &'a Context,
@@ -187,8 +190,8 @@ impl KernelEvents {
 }
 
 impl PublishedCall<'_> {
-    /// Publishes the end of the call, unless only a round of it ends with questions. Waits until all events so far are
-    /// stored for durable subscriptions and sent to the subscriptions of the caller.
+    /// Publishes the end of the call, unless `answer` only asks the caller questions, so that the call continues. Waits
+    /// until all events so far are stored for durable subscriptions and sent to the subscriptions of the caller.
     pub(crate) async fn end(mut self, answer: &Result<Reply, RpcError>, is_success: bool) {
         self.is_ended = true;
         if matches!(answer, Ok(Reply::InputRequired(_))) {
@@ -211,24 +214,25 @@ impl PublishedCall<'_> {
         }
     }
 
-    /// Returns the duration of the earlier rounds of the call.
+    /// Returns the duration of the earlier requests of the call, after which its caller repeated it (rounds).
     pub(crate) fn earlier(&self) -> Duration {
         Duration::from_millis(self.earlier)
     }
 
-    /// Returns the channel by which the caller is asked questions in rounds, if there is one.
+    /// Returns the channel that asks the caller questions in answers to the call, if there is one.
     fn asker(&self) -> Option<&dyn CallerChannel> {
         self.cx.caller_access.channel()
     }
 
-    /// Stores for the next round of the call that its start has been published, and the duration of its rounds so far.
+    /// Stores that the start of the call has been published, and the duration of the call so far, for the request with
+    /// which the caller will repeat the call (the next round).
     fn suspend(&self) {
         if let Some(asker) = self.asker() {
             asker.keep(STARTED_KEY, &Payload::from_trusted(self.duration().to_string()));
         }
     }
 
-    /// Returns the duration of all rounds of the call so far, in milliseconds.
+    /// Returns the duration of all requests of the call so far (rounds), in milliseconds.
     fn duration(&self) -> u64 {
         self.earlier.saturating_add(mgp_types::millis(self.began.elapsed()))
     }
@@ -255,7 +259,8 @@ impl PublishedCall<'_> {
 }
 
 /// Publishes the end of a call that was dropped before it ended, because its caller cancelled it or disconnected. A
-/// round that asks the caller is dropped, too, but its call continues in the next round.
+/// call that is dropped because it asks its caller a question is only suspended, because the caller can repeat it with
+/// the answer.
 impl Drop for PublishedCall<'_> {
     fn drop(&mut self) {
         if self.is_ended {

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::handle::KernelParts;
 
-/// The number of records that are read at a time.
+/// The number of audit records that are read at a time.
 const BATCH: usize = 256;
 
 /// Publishes new records of the audit log until the kernel is dropped; does not keep the kernel or its log alive.
@@ -147,10 +147,10 @@ fn draft(record: &AuditEvent) -> Option<EventDraft> {
     let local = Principal::local();
     let of_tenant = tenant.as_deref().unwrap_or(local.tenant().as_str());
     subject.tenant = Some(TenantId::from(of_tenant));
-    // A changed definition is not about a caller.
+    // The event of a changed definition names no caller, because no caller changed it.
     if channel != DEFINITION_CHANGED {
         let actor = &record.actor;
-        // A decision is about the caller whose request was decided.
+        // Name the caller whose request was decided, and not the operator who decided it.
         let (agent, user) = match text("asked_by").filter(|_| channel == APPROVAL_DECIDED) {
             Some(asked_by) => match text("asked_for") {
                 Some(user) => (Some(asked_by), user),
@@ -177,7 +177,7 @@ fn channel(record: &AuditEvent) -> Option<(&'static str, Severity)> {
     let code = code.and_then(|code: &Payload| code.get::<i32>().ok());
     let is_about_tool = record.target.as_ref().is_some_and(|target| target.tool_name.is_some());
     Some(match &record.event_type {
-        // A record of `ValidationFailed` about the same call follows, and the event is made from that record.
+        // Skip this record: a record of `ValidationFailed` about the same call follows, from which the event is made.
         EventType::ToolBlocked if code == Some(ErrorCode::VALIDATION_BLOCKED.0) => return None,
         EventType::ToolBlocked => (ACCESS_DENIED, Severity::Warning),
         // Records about a tool are skipped here, because a refused call of a tool also has a record of `ToolBlocked`.

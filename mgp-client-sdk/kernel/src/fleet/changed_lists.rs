@@ -39,7 +39,7 @@ impl ChangedLists {
         self.0.marked.notify_one();
     }
 
-    /// Waits until there is a change.
+    /// Waits until a change of a list or of the rules is recorded.
     pub(super) async fn marked(&self) {
         self.0.marked.notified().await;
     }

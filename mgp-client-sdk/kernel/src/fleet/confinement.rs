@@ -45,7 +45,7 @@ const BESIDE: &[&str] = &["bin", "lib", "lib64", "libexec", "include", "share/zo
 const MANAGERS: &[&str] =
     &[".pyenv", ".nvm", ".asdf", ".rbenv", ".nodenv", ".volta", ".fnm", "mise"];
 
-/// Returns the confinement of a program with these rights.
+/// Returns the confinement that permits a program what these rights permit, and otherwise only what it needs to run.
 pub(super) fn confinement(rights: ProcessRights) -> Confinement {
     let mut all = Confinement::new();
     all.read = SYSTEM.iter().map(PathBuf::from).collect();

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use mgp_client_sdk::Client;
-use mgp_types::mgp::{ServerState, ShutdownReason};
+use mgp_types::mgp::ServerState;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
@@ -25,11 +25,15 @@ const STOP_TIMEOUT: Duration = Duration::from_mins(1);
 
 impl ManagedServer {
     /// Starts the server unless it runs, waits until its tools are known, and returns its state.
-    pub(crate) async fn operator_start(&self, wait: Option<Duration>) -> ServerState {
+    pub(crate) async fn operator_start(self: &Arc<Self>, wait: Option<Duration>) -> ServerState {
         self.hold().set_stopped(false);
+        let server = Arc::clone(self);
+        // Start the server in a task of its own, so that the start continues even while it waits for a permit.
+        let starting = tokio::spawn(async move { server.start().await });
         self.resume_isolated();
         let started = async {
-            self.start().await;
+            // Ignore the error: the task fails only if the runtime ends.
+            let _ = starting.await;
             self.listed().await;
         };
         let _ = timeout(self.start_limit(wait), started).await;
@@ -51,7 +55,7 @@ impl ManagedServer {
         self.finish_first_sync();
         let (server, clients) = (Arc::clone(self), self.clients());
         tokio::spawn(async move {
-            let mut stop = pin!(server.stop(ShutdownReason::OperatorRequest));
+            let mut stop = pin!(server.stop());
             if let Some(drain) = drain {
                 if timeout(drain, &mut stop).await.is_ok() {
                     return;
@@ -69,11 +73,10 @@ impl ManagedServer {
         self.hold().set_stopped(false);
         let server = Arc::clone(self);
         let restarted = tokio::spawn(async move {
-            let isolated = server.stop_isolated(&ShutdownReason::OperatorRequest);
-            tokio::join!(isolated, server.restart_sessions());
-            // An operator may have stopped or removed the server in the meantime.
+            tokio::join!(server.stop_isolated(), server.restart_sessions());
+            // If an operator has stopped or removed the server in the meantime, stop it again.
             if server.hold().forbids_start() {
-                return server.stop(ShutdownReason::OperatorRequest).await;
+                return server.stop().await;
             }
             server.resume_isolated();
             // Wait until the server is connected or stays failed, so that no earlier state is returned.

@@ -91,7 +91,7 @@ fn lack_of_tools(
     described: &KernelServer,
     waiting: &HashMap<ServerId, usize>,
 ) -> Option<String> {
-    // This comes first: while the list cannot be read, what is known about its definitions may be outdated.
+    // Check this first: while the list of tools cannot be read, what is known about the definitions may be outdated.
     if described.status == ServerState::Connected
         && let Some(error) = server.refresh_queue().error(ListGroup::Tools)
     {
@@ -110,7 +110,7 @@ fn lack_of_tools(
     let unlocked = definitions.unlocked_tools(server.id()).len();
     let unusable = definitions.refused(server.id()).saturating_sub(unlocked);
     if unusable > 0 {
-        // If the id of a server is invalid, all definitions of the server are refused.
+        // Name the id as the reason if it is invalid, because then all definitions of the server are refused.
         return Some(flaw_of_id(fleet, server).unwrap_or_else(|| {
             let definitions = if unusable == 1 { "definition" } else { "definitions" };
             format!("{unusable} {definitions} cannot be used; its author must fix them")
@@ -158,7 +158,7 @@ fn lack_of_all_tools(fleet: &Fleet, server: &ManagedServer, described: &KernelSe
             flaw
         }
         _ if is_known => "it lists no tools".to_owned(),
-        _ if server.waits_for_first_start() => "its tools are read shortly".to_owned(),
+        _ if server.waits_for_first_start() => "its tools will be read soon".to_owned(),
         ServerState::Connected if server.has_unknown_lists() => {
             "its tools are being read".to_owned()
         }

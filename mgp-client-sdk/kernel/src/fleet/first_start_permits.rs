@@ -19,7 +19,8 @@ pub(super) const FIRST_START_PERMIT_TIMEOUT: Duration = Duration::from_secs(3);
 /// make the others wait for their whole time limits.
 pub(super) const SLOW_START_PERMIT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The limits of the number of servers that are started at the same time to read their lists.
+/// The bounds of the number of servers that are started at the same time to read their lists. Between these bounds, the
+/// number is twice that of the processors.
 const FIRST_STARTS: (usize, usize) = (4, 8);
 
 /// The permits that limit how many servers are started at the same time to read their lists. If a kernel started many
@@ -40,9 +41,9 @@ impl FirstStartPermits {
         Self { starts: permits(), slow_starts: permits() }
     }
 
-    /// Runs a start after it has waited for one of the permits. A slow start makes room for the next one as soon as it
-    /// gets a permit for slow starts, and gives that up after a while. It needs neither while processors are idle: then
-    /// it waits for something else, e.g. a download, or it hangs.
+    /// Waits for a permit, and then runs a start. A slow start exchanges its permit for one for slow starts, and
+    /// returns that one after a while. While processors are idle, a start returns its permit at once: it then waits for
+    /// something other than a processor, e.g. a download, or hangs.
     pub(super) async fn run(&self, mut start: Pin<&mut impl Future<Output = ()>>) {
         // The semaphores are never closed.
         let permit = self.starts.acquire().await;

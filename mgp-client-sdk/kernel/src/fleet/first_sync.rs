@@ -34,8 +34,8 @@ impl FirstSync {
         self.progress.send_replace(SyncProgress::Deferred);
     }
 
-    /// Ends the wait, because the lists have been read or the server has failed. Returns whether the lists were unknown
-    /// until now, so that the tool lists of callers may be shown in another way.
+    /// Ends the wait, because the lists have been read or the server has failed. Returns `true` if the lists were
+    /// unknown until now, because callers may now get other tool lists.
     pub(super) fn finish(&self) -> bool {
         let mut before = SyncProgress::Done;
         self.progress.send_if_modified(|progress| {

@@ -66,8 +66,9 @@ pub(super) async fn check_remote(fleet: WeakFleet) {
     }
 }
 
-/// Reads again, once per run of the kernel, the lists that an earlier kernel has read, because a server's program may
-/// have been updated. Begins when a client other than an operator is connected, and ends early if the fleet is dropped.
+/// Reads lists that an earlier kernel has stored from the servers again, once per run of the kernel, because a server's
+/// program may have been updated. Begins when a client other than an operator is connected, and ends early if the fleet
+/// is dropped.
 pub(super) async fn reread(fleet: WeakFleet) {
     let mut is_used = false;
     loop {

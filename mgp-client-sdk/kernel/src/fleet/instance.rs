@@ -1,7 +1,6 @@
 //! Instances of servers: one for all principals, or one for each if the server is isolated (MGP §15.2 `isolation`).
 
 use std::collections::HashMap;
-use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
@@ -32,8 +31,7 @@ use super::target;
 use crate::operator_questions::record_unanswered;
 use crate::policy;
 
-/// The maximum number of instances per isolated server. If it is reached, an unused instance is stopped to make
-/// room.
+/// The maximum number of instances per isolated server. If it is reached, an unused one is stopped to make room.
 const MAX_INSTANCES: usize = 32;
 
 /// The time after which the unused instance of a principal is stopped.
@@ -42,15 +40,11 @@ const IDLE_TIMEOUT: Duration = Duration::from_mins(5);
 /// The interval at which a busy instance is checked again for idleness.
 const IDLE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The maximum time that a start occupies one of the limited permits for starts, so that a server that hangs does not
-/// prevent others from starting.
-pub(super) const PERMIT_TIMEOUT: Duration = Duration::from_secs(2);
-
 /// The maximum time to wait for a usable client after a server has entered the state "connected".
 pub(super) const READY_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The sessions that one principal, or all principals, have with a server: a main session, and at times a
-/// legacy one.
+/// The sessions that one principal, or all principals, have with a server: a main session, and a second one in the
+/// legacy era if callers need it.
 pub(super) struct Instance {
     parts: InstanceParts,
     main: Arc<Session>,
@@ -180,7 +174,7 @@ impl Instance {
     }
 
     async fn wake_main(&self, permits: Option<&Semaphore>) -> Result<Client, Error> {
-        wake(&self.main, &self.parts.hold, self.wake_timeout(), permits).await
+        self.main.wake_with_permit(&self.parts.hold, self.wake_timeout(), permits).await
     }
 
     /// Returns the kind of the session to which a client (a connection to the server) belongs.
@@ -201,9 +195,9 @@ impl Instance {
             let (legacy, hold) = (Arc::clone(self.legacy()), hold.clone());
             let timeout = self.wake_timeout();
             let permits = Arc::clone(&context.resume_permits);
-            tokio::spawn(
-                async move { wake(&legacy, &hold, timeout, Some(&permits)).await.map(drop) },
-            );
+            tokio::spawn(async move {
+                legacy.wake_with_permit(&hold, timeout, Some(&permits)).await.map(drop)
+            });
         }
     }
 
@@ -296,7 +290,8 @@ impl InstanceParts {
                 config.connect.permission_timeout = wait;
                 (config.connect.on_denied, config.connect.on_deferred) = (ungranted, ungranted);
             });
-        // Limit the extensions now: the callback handler above offers callbacks, which the limit may exclude.
+        // Limit the extensions only now, because the callback handler above offers callbacks, which the limit may
+        // exclude.
         builder = offer_to(builder, context.proposals.with_servers(), config);
         if let Some(retries) = policy::retries(config) {
             builder = builder.retry(retries);
@@ -332,30 +327,6 @@ fn handle_notifications(
             std::future::ready(Ok(()))
         }),
     )
-}
-
-/// Connects a session. Its start needs one of the permits, if any are given.
-async fn wake(
-    session: &Session,
-    hold: &StartHold,
-    timeout: Duration,
-    permits: Option<&Semaphore>,
-) -> Result<Client, Error> {
-    let mut waking = pin!(session.wake(hold, timeout));
-    let Some(permits) = permits.filter(|_| session.present().is_none() && !hold.forbids_start())
-    else {
-        return waking.await;
-    };
-    let permit = tokio::time::timeout(timeout, permits.acquire()).await;
-    let early = tokio::select! {
-        client = &mut waking => Some(client),
-        () = tokio::time::sleep(PERMIT_TIMEOUT) => None,
-    };
-    drop(permit);
-    match early {
-        Some(client) => client,
-        None => waking.await,
-    }
 }
 
 /// The instances of an isolated server, by principal.
@@ -430,16 +401,22 @@ impl Instances {
         instance.map_or(SessionKind::Main, |one| one.instance.kind_of(client))
     }
 
-    pub(super) fn clients(&self) -> Vec<Client> {
+    /// Returns the connected clients of all instances, each with the owner of its instance.
+    pub(super) fn clients(&self) -> Vec<(Principal, Client)> {
         let table = self.0.by_owner.lock();
-        table.values().flat_map(|one| one.instance.sessions()).filter_map(connected).collect()
+        let of_each = table.iter().flat_map(|(owner, one)| {
+            let clients = one.instance.sessions().filter_map(connected);
+            clients.map(move |client| (owner.clone(), client))
+        });
+        of_each.collect()
     }
 
-    pub(super) async fn stop(&self, reason: &ShutdownReason) {
+    pub(super) async fn stop(&self) {
         let InstanceTable { parts, by_owner } = &*self.0;
         let (owners, all): (Vec<_>, Vec<_>) = by_owner.lock().drain().unzip();
         parts.context.stopped.add(&parts.config.id, owners);
-        let stops = all.iter().map(|one| one.instance.stop(reason));
+        let reason = ShutdownReason::OperatorRequest;
+        let stops = all.iter().map(|one| one.instance.stop(&reason));
         futures_util::future::join_all(stops).await;
     }
 }

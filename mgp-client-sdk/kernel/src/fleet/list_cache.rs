@@ -16,7 +16,7 @@ use mgp_types::method::{PromptsList, Request, ResourcesList, ResourcesTemplatesL
 use mgp_types::mgp::{Extension, ExtensionSet};
 use mgp_types::service::{Call, Method, Params, PeerInfo, ServerId};
 use mgp_types::sync::{Mutex, MutexGuard};
-use mgp_types::{ErrorCode, Payload};
+use mgp_types::{ErrorCode, Object, Payload};
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, timeout_at};
 
@@ -40,6 +40,12 @@ const PAGES_TIMEOUT: Duration = Duration::from_secs(20);
 /// The time for which a list is considered fresh if its server does not announce changes of it.
 const FRESH_TTL: Duration = Duration::from_secs(2);
 
+/// The time after which a read that is given up counts as unanswered; one that is given up sooner was cancelled.
+const MIN_UNANSWERED: Duration = Duration::from_secs(4);
+
+/// The time for which no list of a server is read for a client after a read was not answered.
+const UNANSWERED_TTL: Duration = Duration::from_secs(30);
+
 /// A kind of list other than the list of tools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum ListKind {
@@ -62,8 +68,26 @@ pub(crate) struct ListCache {
 struct Lists {
     capabilities: Option<Arc<ServerCapabilities>>,
     by_kind: [Option<Arc<CachedList>>; 4],
-    /// The digest of the lists that were stored most recently.
+    /// The digest of the lists and capabilities that were stored most recently.
     stored: Option<u64>,
+    /// The time at which a read for a client was given up without an answer, unless a list was read since.
+    unanswered_at: Option<Instant>,
+}
+
+/// A read of a list for a client. If it is dropped unfinished after [`MIN_UNANSWERED`], the time is recorded at which
+/// the server did not answer.
+struct ClientRead<'a> {
+    lists: &'a ListCache,
+    begun: Instant,
+    has_ended: bool,
+}
+
+impl Drop for ClientRead<'_> {
+    fn drop(&mut self) {
+        if !self.has_ended && self.begun.elapsed() >= MIN_UNANSWERED {
+            self.lists.lock().unanswered_at = Some(Instant::now());
+        }
+    }
 }
 
 /// A cached list, in the order in which its server listed the entries.
@@ -147,7 +171,7 @@ impl CachedList {
     }
 
     fn push(&mut self, entry: ListEntry) {
-        // If two entries have the same key, only the first can be addressed.
+        // Keep only the first of several entries with the same key, because the others could not be addressed.
         if !self.by_key.contains_key(&entry.key) {
             self.by_key.insert(Arc::clone(&entry.key), self.entries.len());
             self.entries.push(entry);
@@ -239,13 +263,16 @@ impl ListCache {
         }
     }
 
-    /// Returns the lists if they must be stored because they changed since the last call of this method.
+    /// Returns the lists and capabilities if they must be stored because they changed since the last call of this
+    /// method.
     pub(super) fn take_unstored(&self) -> Option<StoredLists> {
         let mut lists = self.lock();
         let mut hasher = DefaultHasher::new();
         for list in &lists.by_kind {
             list.as_ref().map(|list| list.digest).hash(&mut hasher);
         }
+        let capabilities = lists.capabilities.as_deref().and_then(|known| Payload::of(known).ok());
+        capabilities.as_ref().map(Payload::as_str).hash(&mut hasher);
         let extensions = self.negotiated.all();
         (self.eras.stored(), extensions).hash(&mut hasher);
         let now = Some(hasher.finish());
@@ -267,7 +294,8 @@ impl ListCache {
         })
     }
 
-    /// Reads a list again unless it is fresh or the server is not connected; returns whether it changed.
+    /// Reads a list again unless it is fresh, the server is not connected, or it did not answer such a read shortly
+    /// before; returns whether the list changed.
     pub(super) async fn refresh(
         &self,
         kind: ListKind,
@@ -281,7 +309,10 @@ impl ListCache {
         if !self.is_stale(kind) {
             return false;
         }
-        self.reread(kind, server, client).await.unwrap_or_else(|error| {
+        let mut reading = ClientRead { lists: self, begun: Instant::now(), has_ended: false };
+        let read = self.reread(kind, server, client).await;
+        reading.has_ended = true;
+        read.unwrap_or_else(|error| {
             tracing::debug!(%server, method = kind.method(), %error, "list not read");
             false
         })
@@ -300,16 +331,21 @@ impl ListCache {
         }
         let list = read(kind, server, client).await?;
         let (digest, is_empty) = (list.digest, list.entries.is_empty());
-        Ok(match self.lock().by_kind[kind as usize].replace(Arc::new(list)) {
+        let mut lists = self.lock();
+        lists.unanswered_at = None;
+        Ok(match lists.by_kind[kind as usize].replace(Arc::new(list)) {
             Some(before) => before.digest != digest && !(before.entries.is_empty() && is_empty),
             None => !is_empty,
         })
     }
 
-    /// Returns whether a list must be read again, because it was never read or might have changed without a
-    /// notification.
+    /// Returns whether a list must be read again for a client, because it was never read or might have changed without
+    /// a notification.
     fn is_stale(&self, kind: ListKind) -> bool {
         let lists = self.lock();
+        if lists.unanswered_at.is_some_and(|at| at.elapsed() < UNANSWERED_TTL) {
+            return false;
+        }
         let Some(capabilities) = &lists.capabilities else { return true };
         if !kind.is_offered(capabilities) {
             return false;
@@ -353,7 +389,8 @@ async fn read(
         };
         let page = match answer {
             Ok(reply) => reply.get::<Page>()?,
-            // An unknown method is not an error: many servers have resources and do not implement templates.
+            // End the list without an error if the method is unknown: many servers have resources and do not implement
+            // templates.
             Err(error) if error.code() == ErrorCode::METHOD_NOT_FOUND => break,
             Err(error) => return Err(error.into()),
         };
@@ -371,7 +408,7 @@ async fn read(
         }
         let next = client.server().next_page(page.next.0);
         bytes = bytes.saturating_add(next.as_ref().map_or(0, String::len));
-        // A server that repeats a cursor has no further entries.
+        // A server that repeats a cursor would never end the list, so stop reading.
         match next.filter(|next| bytes <= MAX_BYTES && cursors.insert(next.clone())) {
             Some(cursor) => params.cursor = Some(cursor),
             None => break,
@@ -440,26 +477,19 @@ fn nested(kind: ListKind, text: Payload, callee: &PeerInfo) -> Option<Payload> {
 
 /// Returns the value of the member that identifies an entry; `None` if the entry is not an object with that member.
 fn key(kind: ListKind, text: &Payload) -> Option<Arc<str>> {
-    #[derive(Deserialize)]
-    struct Keys {
-        uri: Option<String>,
-        #[serde(rename = "uriTemplate")]
-        template: Option<String>,
-        name: Option<String>,
-    }
-    // Check for an object, because serde would also decode an array as the struct `Keys`.
-    let is_object = text.as_str().trim_start().starts_with('{');
-    let keys: Keys = if is_object { text.get().ok()? } else { return None };
-    let key = match kind {
-        ListKind::Resources | ListKind::Skills => keys.uri,
-        ListKind::Templates => keys.template,
-        ListKind::Prompts => keys.name,
+    let member = match kind {
+        ListKind::Resources | ListKind::Skills => "uri",
+        ListKind::Templates => "uriTemplate",
+        ListKind::Prompts => "name",
     };
-    key.filter(|key| !key.is_empty()).map(Into::into)
+    // Read no other member: a malformed one is removed or replaced later.
+    let key: String = text.get::<Object>().ok()?.decode(member).ok()??;
+    (!key.is_empty()).then(|| key.into())
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::silent_client;
     use super::*;
 
     #[test]
@@ -473,13 +503,26 @@ mod tests {
         let restored = ListCache::default();
         restored.restore(&stored);
         assert_eq!(restored.negotiated().all(), negotiated);
-        // The next connection decides, and each kind of session for itself.
+        // The extensions that the next connection negotiates replace the restored ones, separately for each kind of
+        // session.
         let other = ExtensionSet::EMPTY.with(Extension::SessionState);
         restored.negotiated().set(SessionKind::Legacy, other);
         restored.negotiated().set(SessionKind::Main, ExtensionSet::EMPTY);
         assert_eq!(restored.negotiated().all(), other);
     }
-    /// If the kernel stopped before it had read all lists, the next one would show those that were read only.
+
+    #[test]
+    fn a_capability_that_a_server_has_only_now_is_stored_although_its_lists_are_the_same() {
+        let (lists, mut capabilities) = (ListCache::default(), ServerCapabilities::new());
+        lists.set_capabilities(&capabilities, Era::Modern);
+        assert!(lists.take_unstored().is_some() && lists.take_unstored().is_none());
+        capabilities.completions = Some(mgp_types::Object::new());
+        lists.set_capabilities(&capabilities, Era::Modern);
+        assert!(lists.take_unstored().unwrap().capabilities.completions.is_some());
+    }
+
+    /// Otherwise, if a kernel stopped before it had read all lists of a server, the next kernel would show only the
+    /// lists that were read.
     #[test]
     fn a_list_that_was_not_read_before_the_kernel_stopped_is_missed() {
         let restored = |lists: &str| {
@@ -492,5 +535,29 @@ mod tests {
         assert!(restored(r#","resources":[]"#), "the templates were not read");
         assert!(!restored(r#","resources":[],"templates":[]"#));
         assert!(!ListCache::default().lacks_any(), "nothing is known of the server");
+    }
+
+    #[test]
+    fn an_entry_is_kept_although_another_member_than_its_key_has_the_wrong_type() {
+        let uri = |text: &str| key(ListKind::Resources, &Payload::from_trusted(text));
+        assert_eq!(uri(r#"{"uri":"x:1","name":5,"uriTemplate":[]}"#).as_deref(), Some("x:1"));
+        for other in [r#"["x:1"]"#, r#"{"uri":5}"#, r#"{"uri":""}"#, "{}", "5"] {
+            assert!(uri(other).is_none(), "{other}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_does_not_answer_does_not_delay_every_list() {
+        let (client, lists, id) = (silent_client().await, ListCache::default(), "silent".into());
+        let refresh = async |kind: ListKind| {
+            let begun = Instant::now();
+            let refreshed = lists.refresh(kind, &id, &client);
+            let _ = tokio::time::timeout(Duration::from_secs(5), refreshed).await;
+            begun.elapsed()
+        };
+        assert!(refresh(ListKind::Resources).await >= Duration::from_secs(5));
+        assert!(refresh(ListKind::Templates).await.is_zero());
+        tokio::time::advance(UNANSWERED_TTL).await;
+        assert!(!refresh(ListKind::Resources).await.is_zero());
     }
 }

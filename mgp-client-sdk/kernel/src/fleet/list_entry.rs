@@ -39,7 +39,7 @@ fn fit_members(kind: ListKind, entry: &mut Object) -> bool {
         && let Ok(Some(uri)) = entry.decode::<String>(uri)
     {
         let last = uri.rsplit(['/', ':']).find(|part| !part.is_empty());
-        // Texts can always be encoded.
+        // Ignore the result, because a text can always be written as JSON.
         let _ = entry.encode("name", last.unwrap_or(&uri));
         is_changed = true;
     }
@@ -65,14 +65,14 @@ fn is_fit(name: &str, value: &str) -> bool {
     }
 }
 
-/// Returns an object without unfit members; `None` if all are fit.
+/// Returns an object without unfit members; `None` if the object has none.
 fn fit_object(object: Payload) -> Option<Payload> {
     let mut members: Object = object.get().ok()?;
     remove_unfit(&mut members).then(|| Payload::of(&members).unwrap_or(object))
 }
 
-/// Returns a list of objects without unfit members, and without the elements that lack a required member; `None` if the
-/// list is fit.
+/// Returns a list of objects without unfit members, and without the elements that lack a required member. Returns
+/// `None` if the list needs no such change.
 fn fit_list(list: &Payload, required: &str) -> Option<Payload> {
     let elements: Vec<Payload> = list.get().ok()?;
     let fit = |element: &Payload| fit_object(element.clone()).unwrap_or_else(|| element.clone());

@@ -3,6 +3,7 @@
 //! Applies to: outbound.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use mgp_client_sdk::{Client, gateway};
 use mgp_server_sdk::Logger;
@@ -13,11 +14,15 @@ use mgp_types::service::{
 };
 use mgp_types::sync::Mutex;
 use mgp_types::{Payload, RpcError};
+use tokio::time::timeout;
 use tower_service::Service;
 
 use super::notifier::ServerNotifier;
 use crate::kernel_hops;
 use crate::server_answer::is_too_deep;
+
+/// The time limit for a server's answer to the request of a log level. The next change of the level waits for it.
+const LEVEL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The principals whose calls a server has run since it was added: none, exactly one, or several.
 ///
@@ -94,8 +99,8 @@ pub(super) fn forward_log(
             tracing::debug!(%server, "log message dropped: calls of several callers are in flight");
             return;
         }
-        // Send the message only once: all calls of a client share one log. The caller of an old call may never return
-        // with the answer to a question.
+        // All calls of a client share one log, so send the message over only one call: the newest, because the caller
+        // of an older one may never return with the answer to a question.
         let taker = calls.iter().rev().find(|call| Logger::of(&call.cx).wants(level));
         if let Some(call) = taker
             && call.inbox.push(OutletItem::Log(params)) == QueueRoom::Full
@@ -126,8 +131,10 @@ pub(super) async fn request_level(client: &Client, server: &ServerId, level: Log
     }
     let request = Call::ask::<LoggingSetLevel>(&SetLevelParams::new(level), client.context());
     let Ok(call) = request else { return };
-    if let Err(error) = gateway::ungated(client).send(call).await {
-        tracing::debug!(%server, %error, "log level refused");
+    match timeout(LEVEL_TIMEOUT, gateway::ungated(client).send(call)).await {
+        Ok(Ok(_)) => {}
+        Ok(Err(error)) => tracing::debug!(%server, %error, "log level refused"),
+        Err(_) => tracing::debug!(%server, ?LEVEL_TIMEOUT, "log level not answered"),
     }
 }
 

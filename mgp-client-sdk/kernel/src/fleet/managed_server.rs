@@ -4,31 +4,34 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::join_all;
+use futures_util::future::{Either, join_all, select};
 use mgp_client_sdk::{Client, Error, SupervisedClient, gateway};
 use mgp_discovery::{ApprovedRegistration, CallTimeouts, KernelConfig, ServerConfig};
 use mgp_types::mcp::{Era, LogLevel};
 use mgp_types::mgp::{ExtensionSet, ServerState, ShutdownReason};
 use mgp_types::service::{BoxFuture, Call, Context, PeerInfo, Principal, Reply, ServerId, Stack};
 use mgp_types::sync::{Mutex, RwLock};
-use mgp_types::{ErrorCode, Recovery, RpcError};
+use mgp_types::{ErrorCode, RpcError};
 use tokio::sync::{Semaphore, watch};
 
 use super::changed_lists::ChangedLists;
 use super::context::FleetContext;
 use super::first_start_permits::FirstStartPermits;
 use super::first_sync::FirstSync;
-use super::instance::{Instance, InstanceParts, Instances, PERMIT_TIMEOUT};
+use super::instance::{Instance, InstanceParts, Instances};
 use super::list_cache::{ListCache, ListKind};
-use super::log_messages::{ServedPrincipals, request_level};
+use super::log_messages::ServedPrincipals;
 use super::refresh_queue::{ListGroup, RefreshQueue};
 use super::server_log::ServerLog;
-use super::session::{Session, SessionKind, SessionUse, has_failed};
+use super::session::{PERMIT_TIMEOUT, Session, SessionKind, SessionUse, has_failed};
 use super::start_hold::StartHold;
 use super::subscriptions::Source;
 use crate::active_config::SharedConfig;
 use crate::bounds::CallBounds;
 use crate::policy;
+
+/// The maximum time until the state of a server shows that its connection has ended.
+const END_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A server of the kernel: its configuration, its instances, and the lists that it last returned.
 pub(crate) struct ManagedServer {
@@ -36,7 +39,7 @@ pub(crate) struct ManagedServer {
     config: RwLock<Arc<ServerConfig>>,
     all_config: SharedConfig,
     bounds: CallBounds,
-    /// The approval, if the server was registered at run time.
+    /// The operator's approval, if the server was registered at run time.
     approved: Option<ApprovedRegistration>,
     log: Arc<ServerLog>,
     start_permits: Arc<Semaphore>,
@@ -51,7 +54,7 @@ pub(crate) struct ManagedServer {
     /// The sequence number of the last run of the server (the time between two starts) in which the kernel requested
     /// the tools.
     listed_run: watch::Sender<u64>,
-    /// The log level that was last requested from the server.
+    /// The log level that was last requested from the shared instance.
     log_level: Mutex<Option<LogLevel>>,
 }
 
@@ -229,12 +232,21 @@ impl ManagedServer {
         self.listed_run.send_replace(run);
     }
 
-    /// Waits until the tools of the server's current run are known, or could not be read.
+    /// Waits until the tools of the server's current run are known or could not be read, or the run has ended.
     pub(super) async fn listed(&self) {
-        let live = self.client().supervised().current();
-        let Some(run) = live.borrow().as_ref().map(|live| live.run) else { return };
+        let mut live = self.client().supervised().current();
+        let Some(current) = live.borrow().clone() else { return };
+        let run = current.run;
+        let mut listed = self.listed_run.subscribe();
         // `self` owns the sender, so the channel cannot be closed here.
-        let _ = self.listed_run.subscribe().wait_for(|listed| *listed >= run).await;
+        let known = listed.wait_for(|listed| *listed >= run);
+        let ended = live.wait_for(|live| live.as_ref().is_none_or(|live| live.run != run));
+        let mut ended = pin!(ended);
+        let is_read = matches!(select(pin!(known), ended.as_mut()).await, Either::Left(_));
+        if is_read && current.client.is_closed() {
+            // The list could not be read, because the server has ended. Its supervisor notices that a moment later.
+            let _ = tokio::time::timeout(END_TIMEOUT, ended).await;
+        }
     }
 
     /// Returns the state of the main session, or "connected" if only the legacy session is connected.
@@ -301,6 +313,10 @@ impl ManagedServer {
         &self.first_sync
     }
 
+    pub(super) fn log_level(&self) -> &Mutex<Option<LogLevel>> {
+        &self.log_level
+    }
+
     /// Ends the wait for the first lists, because they have been read, or the server does not answer or is stopped.
     /// Notifies clients if the lists were unknown, even if the server has no tools: so far, they may have got only meta
     /// tools.
@@ -349,7 +365,7 @@ impl ManagedServer {
         if self.lists_may_be_outdated()
             && !tokio::time::timeout(limit, read).await.unwrap_or_default()
         {
-            // Later list requests must not wait for this server again.
+            // End the first wait, so that later list requests do not wait for this server again.
             self.finish_first_sync();
         }
         let tools = async {
@@ -358,22 +374,23 @@ impl ManagedServer {
                 let _ = read.await;
             }
         };
-        let left = limit.saturating_sub(begun.elapsed());
-        let _ = tokio::time::timeout(left, tools).await;
+        let _ = tokio::time::timeout(limit.saturating_sub(begun.elapsed()), tools).await;
     }
 
-    /// Returns the reason why a server that should run does not run; `None` if it runs or was stopped.
+    /// Returns the reason and the remedy if a server that should run does not run; `None` if it runs or was stopped.
     pub(crate) fn failure(&self) -> Option<RpcError> {
         use ServerState::{Connecting, Error, Restarting};
-        matches!(self.state(), Connecting | Restarting | Error)
-            .then(|| self.client().client().err().map(RpcError::from))?
+        let should_run = matches!(self.state(), Connecting | Restarting | Error);
+        let error = self.client().client().err().filter(|_| should_run)?;
+        Some(self.shared.main().with_remedy(error.into()))
     }
 
     /// Returns the error of a call that names an unknown tool of a server whose tools could not be listed.
     pub(crate) fn listing_failure(&self) -> Option<RpcError> {
         self.refresh_queue.error(ListGroup::Tools)?;
         let message = format!("the tools of `{}` could not be listed; try again later", self.id);
-        Some(RpcError::new(ErrorCode::SERVER_NOT_READY, message))
+        let unlisted = || RpcError::new(ErrorCode::SERVER_NOT_READY, message);
+        Some(self.shared.main().login_failure().unwrap_or_else(unlisted))
     }
 
     /// Returns whether each principal has its own instance of the server.
@@ -442,7 +459,7 @@ impl ManagedServer {
             return self.shared.main().send(call);
         }
         if self.bounds.is_set() {
-            // The limits of a server count its calls by this id.
+            // Set the server of the call, because the limits of a server count its calls by this id.
             call.cx_mut().server = Some(self.id.clone());
             let server = Arc::clone(self);
             let send = Stack::from_fn(move |call| server.send_unbounded(call));
@@ -458,32 +475,11 @@ impl ManagedServer {
             return sending;
         }
         let server = Arc::clone(self);
-        Box::pin(async move { sending.await.map_err(|error| server.replaced(error)) })
+        Box::pin(async move { sending.await.map_err(|error| server.fit_error(error)) })
     }
 
-    /// Returns the error of a call to a server that ends because its entry changed: the caller can try again.
-    fn replaced(&self, error: RpcError) -> RpcError {
-        let refusals = [ErrorCode::SERVER_DRAINING, ErrorCode::SERVER_NOT_READY];
-        let details = error.as_recovery().and_then(|hints| hints.details.clone());
-        // A call that may have run when the server ended must not be tried again.
-        let has_started = details
-            .as_ref()
-            .is_some_and(|details| matches!(details.decode::<bool>("started"), Ok(Some(true))));
-        if has_started || !refusals.contains(&error.code()) {
-            return error;
-        }
-        let message = format!(
-            "`{}` starts again with its changed configuration as soon as its running calls have ended; try again then",
-            self.id
-        );
-        let refused = RpcError::new(ErrorCode::SERVER_RESTARTING, message).because(error);
-        match Recovery::default_for(ErrorCode::SERVER_RESTARTING) {
-            Some(mut hints) => {
-                hints.details = details;
-                refused.recovery(hints)
-            }
-            None => refused,
-        }
+    fn fit_error(&self, error: RpcError) -> RpcError {
+        self.hold.fit_error(&self.id, error)
     }
 
     fn send_to_instance(
@@ -495,7 +491,12 @@ impl ManagedServer {
             None => self.send_shared(call),
             Some(instances) => match instances.get_or_create(&call.cx().principal) {
                 Err(error) => Box::pin(std::future::ready(Err(error))),
-                Ok(instance) => Box::pin(instance.send(call)),
+                Ok(instance) => {
+                    let server = Arc::clone(self);
+                    Box::pin(async move {
+                        instance.send(call).await.map_err(|error| server.fit_error(error))
+                    })
+                }
             },
         }
     }
@@ -504,7 +505,7 @@ impl ManagedServer {
     fn limit_time(&self, call: &mut Call) {
         let tool = call.tool().map_or("", |tool| tool.name);
         let limits = self.time_limits(tool);
-        // Nothing to do for the default limits, which the server's client applies itself.
+        // Change nothing for the default limits, which the server's client applies itself.
         if limits != KernelConfig::default().call_timeouts(&CallTimeouts::default(), tool) {
             gateway::limit_time(call, limits.0, limits.1);
         }
@@ -529,7 +530,8 @@ impl ManagedServer {
             if let Err(error) = woken {
                 tracing::debug!(server = %server.id, %error, "server not ready for a call");
             }
-            session.send(call).await
+            // Adapt the error, because the server may have been replaced while the call waited for its start.
+            session.send(call).await.map_err(|error| server.fit_error(error))
         })
     }
 
@@ -543,15 +545,15 @@ impl ManagedServer {
     }
 
     /// Drains and stops all instances.
-    pub(crate) async fn stop(&self, reason: ShutdownReason) {
-        self.stop_isolated(&reason).await;
-        self.shared.stop(&reason).await;
+    pub(crate) async fn stop(&self) {
+        self.stop_isolated().await;
+        self.shared.stop(&ShutdownReason::OperatorRequest).await;
     }
 
     /// Stops the instances of all principals; their next calls create new instances.
-    pub(super) async fn stop_isolated(&self, reason: &ShutdownReason) {
+    pub(super) async fn stop_isolated(&self) {
         if let Some(instances) = &self.isolated {
-            instances.stop(reason).await;
+            instances.stop().await;
         }
     }
 
@@ -573,28 +575,15 @@ impl ManagedServer {
 
     /// Returns the connected clients of all instances of the server.
     pub(crate) fn clients(&self) -> Vec<Client> {
+        self.clients_by_owner().into_iter().map(|(_, client)| client).collect()
+    }
+
+    /// Returns the connected clients of all instances, each with the principal that owns the instance; `None` for the
+    /// shared instance.
+    pub(super) fn clients_by_owner(&self) -> Vec<(Option<Principal>, Client)> {
         let isolated = self.isolated.as_ref().map(Instances::clients).unwrap_or_default();
         let shared = self.shared.sessions().filter_map(|session| session.client().client().ok());
-        shared.chain(isolated).collect()
-    }
-
-    /// Requests log messages from the server at the lowest level that is wanted by any client that sees the server, if
-    /// this level has changed.
-    ///
-    /// Without such a client the kernel requests no level, and each server sends messages at a level of its own choice.
-    pub(crate) async fn request_log_level(&self, context: &FleetContext) {
-        let wanted = context.notifier(self.id.clone()).wanted_level(None);
-        let Some(level) = wanted else { return };
-        if self.log_level.lock().replace(level) == Some(level) {
-            return;
-        }
-        for client in self.clients() {
-            request_level(&client, &self.id, level).await;
-        }
-    }
-
-    /// Forgets the requested log level after a restart of the server, so that the kernel requests it again.
-    pub(super) fn forget_log_level(&self) {
-        *self.log_level.lock() = None;
+        let isolated = isolated.into_iter().map(|(owner, client)| (Some(owner), client));
+        shared.map(|client| (None, client)).chain(isolated).collect()
     }
 }

@@ -16,6 +16,7 @@ mod instance;
 mod known_servers;
 mod list_cache;
 mod list_entry;
+mod log_level;
 mod log_messages;
 mod managed_server;
 mod notifier;

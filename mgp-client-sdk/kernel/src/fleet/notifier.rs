@@ -38,7 +38,8 @@ impl ServerNotifier {
         &self.server
     }
 
-    /// Handles a change that the server announced.
+    /// Handles a notification of the server: marks a changed list as stale, or notifies the subscribers of an updated
+    /// resource.
     pub(super) fn handle(&self, change: &ServerChange, source: &Source) {
         match change {
             ServerChange::Tools => self.stale.mark(&self.server, &[ListGroup::Tools]),
@@ -65,7 +66,8 @@ impl ServerNotifier {
         let params = change.to_params(Some(&self.server));
         let sent =
             self.notifications.state_changed(&params, |principal| self.is_seen_by(principal));
-        // A client that does not read must not delay the next notifications to the other clients.
+        // Stop waiting after a while, so that a client that does not read does not delay the next notifications to
+        // others.
         let _ = tokio::time::timeout(STATE_TIMEOUT, sent).await;
     }
 

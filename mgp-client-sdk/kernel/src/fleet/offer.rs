@@ -61,6 +61,7 @@ pub fn offer_callers(config: &mut ClientConfig, has_roots: bool) {
         roots.list_changed = Some(true);
         offered.roots.get_or_insert(roots);
     }
-    // Servers offer tools with pages only to clients that show them, and one list serves all callers.
+    // Declare support for pages to every server, because servers offer tools with pages only to such clients, and one
+    // list serves all callers.
     offered.declare_apps();
 }

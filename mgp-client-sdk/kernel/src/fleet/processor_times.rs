@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-/// The time between two measurements.
+/// The time between two readings of the processor times.
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// The least time of one processor that a measurement covers, in ticks of the system's clock; a second has 100.

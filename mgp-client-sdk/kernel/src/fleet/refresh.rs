@@ -82,7 +82,7 @@ enum RefreshError {
 }
 
 impl RefreshError {
-    /// Returns whether a part of the list was read, and is used.
+    /// Returns whether only a part of the list was read, and this part is used.
     fn is_partial(&self) -> bool {
         matches!(self, Self::Incomplete { .. } | Self::Slow { .. })
     }
@@ -111,7 +111,7 @@ pub(super) async fn run(fleet: WeakFleet, stale: StaleLists) {
 
 impl Fleet {
     /// Reads the tools of a server again, and waits for a limited time until they were read. If the server does not
-    /// run, they are read once it runs; the next call of a tool that is not known starts it.
+    /// run, its tools are read when it runs again; a call of an unknown tool starts it.
     pub(crate) async fn reread_tools(&self, id: &ServerId) {
         let Some(server) = self.get(id.as_str()) else { return };
         if server.state() != ServerState::Connected {
@@ -155,7 +155,7 @@ async fn refresh_server(server: Arc<ManagedServer>, fleet: Fleet) {
                     } else {
                         tracing::debug!(server = %server.id(), %error, list = ?group, "list not read");
                     }
-                    // Operators see the error only if it is about tools.
+                    // The text names the tools, because operators see only errors about tools.
                     format!("its tools could not be listed: {error}")
                 };
                 server.refresh_queue().note_failure(group, &shown);
@@ -166,11 +166,11 @@ async fn refresh_server(server: Arc<ManagedServer>, fleet: Fleet) {
             }
         }
         drop(observers);
-        // Prompts are the last list that the kernel reads from a new server.
+        // End the first wait for the lists: prompts are the last list that the kernel reads from a new server.
         if group == ListGroup::Prompts {
             server.finish_first_sync();
         }
-        // Keep the lists only if the server was not removed while it answered.
+        // Store the lists only if the server was not removed while it answered.
         if fleet.is_present(&server) {
             let store = fleet.context().governance.store();
             stored_lists::save(store, server.id(), server.lists()).await;
@@ -196,7 +196,7 @@ async fn read_group(
     group: ListGroup,
     fleet: &Fleet,
 ) -> Result<(), RefreshError> {
-    // The client can become available a moment after the state "connected".
+    // Wait a moment, because the client can become available shortly after the state "connected".
     let reader = server.latest();
     let ready = timeout(READY_TIMEOUT, reader.ready()).await;
     let client = ready.unwrap_or_else(|_| reader.client())?;
@@ -240,7 +240,8 @@ async fn read_tools(
     let (tools, cut) = if client.capabilities().tools.is_some() {
         list_tools(server, reader, client, context).await?
     } else if client.server().capabilities.is_none() {
-        // The server has not described its capabilities, so only its answer shows if it has tools.
+        // Try to read the list, because the server has not described its capabilities, so only its answer shows if it
+        // has tools.
         match list_tools(server, reader, client, context).await {
             Err(RefreshError::Refused(error)) if error.code() == ErrorCode::METHOD_NOT_FOUND => {
                 (Vec::new(), None)
@@ -252,7 +253,7 @@ async fn read_tools(
     };
     let is_slow = matches!(cut, Some(RefreshError::Slow { .. }));
     if is_slow && tools.len() < context.index.tools_of(server.id().as_str()).len() {
-        // Keep the tools that were read before, which are more complete.
+        // Keep the tools that were read before, because there are more of them than were read now.
         return Err(RefreshError::Timeout(PAGES_TIMEOUT));
     }
     let tools = kernel_hops::nested_tools(tools, client.server());
@@ -302,7 +303,7 @@ async fn list_tools(
         };
         if !cursors.insert(cursor.clone()) {
             why = "it repeats the cursor of a page";
-            // A server that ignores cursors lists its first tools again.
+            // Remove repeated tools, because a server that ignores cursors lists its first tools again.
             let mut names = HashSet::new();
             tools.retain(|tool: &Tool| names.insert(tool.name.clone()));
             break;

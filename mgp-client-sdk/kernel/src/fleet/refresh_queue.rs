@@ -16,7 +16,7 @@ pub(super) const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 pub(super) const MAX_RETRY_DELAY: Duration = Duration::from_mins(5);
 
-/// The bounds of the pause after a read that found a change.
+/// The minimum of the pause after a read that found a change; the maximum is `MAX_PAUSE`.
 const MIN_PAUSE: Duration = Duration::from_millis(100);
 
 const MAX_PAUSE: Duration = Duration::from_secs(1);
@@ -71,7 +71,7 @@ impl StaleLists {
 #[derive(Default)]
 pub(super) struct RefreshQueue {
     queue: Mutex<Queue>,
-    /// Notified when a list is added, or when pauses end early.
+    /// Notified when a list is added to the queue, or when the pause before the next read of a list is ended early.
     changed: Notify,
 }
 
@@ -107,8 +107,8 @@ impl RefreshQueue {
         !mem::replace(&mut queue.has_reader, true)
     }
 
-    /// Adds a list like [`push`](Self::push). Returns also a receiver that ends after a read of the list that begins
-    /// after this call, also if the read fails. The read does not wait for the end of a pause.
+    /// Adds a list like [`push`](Self::push), and also returns a receiver that ends after the next read of the list
+    /// that begins after this call, even if that read fails. That read does not wait for the end of a pause.
     pub(super) fn push_observed(&self, group: ListGroup) -> (bool, oneshot::Receiver<()>) {
         let (observer, read) = oneshot::channel();
         let mut queue = self.queue.lock();
@@ -118,11 +118,12 @@ impl RefreshQueue {
         (self.push(group), read)
     }
 
-    /// Returns a receiver that ends after the read of a list that waits for it, which then does not wait for the end of
-    /// a pause; a list that is being read is read again, unless its last read failed. Otherwise returns `None`.
+    /// Returns a receiver that ends after the next read of a list, if the list waits to be read, or is being read and
+    /// its last read did not fail. A list that is being read is then read again. The next read does not wait for the
+    /// end of a pause. Returns `None` for any other list.
     pub(super) fn observe_waiting(&self, group: ListGroup) -> Option<oneshot::Receiver<()>> {
         let mut queue = self.queue.lock();
-        // If the last read failed, this one may not be answered either.
+        // Do not wait for a read whose last attempt failed, because this one may not be answered either.
         let is_reading = queue.reading == Some(group) && !queue.errors.contains_key(&group);
         if !is_reading && !queue.waiting.contains(&group) {
             return None;
@@ -155,7 +156,8 @@ impl RefreshQueue {
         }
     }
 
-    /// Removes and returns the list that can be read now; or returns the end of the first pause if all lists have one.
+    /// Removes and returns the list that can be read now. If all waiting lists have a pause, returns the end of the
+    /// first pause as the error.
     fn next_or_pause(&self) -> Result<Option<ListGroup>, Instant> {
         let mut queue = self.queue.lock();
         let now = Instant::now();

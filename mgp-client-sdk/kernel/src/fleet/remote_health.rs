@@ -29,7 +29,7 @@ const FAILURE_INTERVAL: Duration = Duration::from_secs(5);
 /// The health of a session with a server at a URL; sessions with other servers are not checked.
 pub(super) struct RemoteHealth {
     is_remote: bool,
-    /// The lock is held while a check is running.
+    /// The history of failed checks; locked while a check is running.
     checks: Mutex<CheckHistory>,
     /// The reason why the last check failed, if the session continues nevertheless.
     doubt: mgp_types::sync::Mutex<Option<String>>,
@@ -38,7 +38,7 @@ pub(super) struct RemoteHealth {
 #[derive(Debug, Default)]
 struct CheckHistory {
     checked_at: Option<Instant>,
-    /// The run of the server to which the failures belong.
+    /// The run of the server, i.e. the time between two starts, to which the failures belong.
     run: u64,
     /// The number of failed checks in a row.
     failures: u32,
@@ -56,7 +56,7 @@ enum CheckFailure {
 }
 
 impl CheckHistory {
-    /// Counts a failed check of a run; returns whether the session must end.
+    /// Counts a failed check in a run of the server, i.e. since its last start; returns whether the session must end.
     fn count_failure(&mut self, run: u64, now: Instant) -> bool {
         if self.run != run {
             (self.run, self.failures, self.failed_at) = (run, 0, None);
@@ -112,6 +112,7 @@ impl RemoteHealth {
             Err(_) if is_busy() => {
                 let why = "it does not answer; its running calls are still waited for";
                 *self.doubt.lock() = Some(why.to_owned());
+                checks.checked_at = Some(Instant::now());
                 return false;
             }
             Err(_) => {
@@ -147,7 +148,7 @@ async fn ping(client: &Client) -> Result<(), RpcError> {
     let cx = client.context();
     let call = match client.server().era {
         Era::Legacy => Call::ask::<Ping>(&EmptyParams::new(), cx)?,
-        // The modern era has no `ping`.
+        // Ask with another method, because the modern era has no `ping`.
         Era::Modern => Call::ask::<ServerDiscover>(&DiscoverParams::new(), cx)?,
     };
     gateway::ungated(client).send(call).await.map(drop)
@@ -176,7 +177,8 @@ fn check_failure(error: &RpcError, is_busy: bool) -> Option<CheckFailure> {
         }
         Some(HttpFailure::Status(403 | 408 | 425 | 429)) => Passing(own_text()),
         Some(HttpFailure::Unreachable) if is_busy => Passing(own_text()),
-        // The message can contain the error with which the server refused to resume its answer.
+        // Use the text of the failure and not the message, which can contain the error with which the server refused to
+        // resume its answer.
         Some(failure @ HttpFailure::ConnectionLost) => {
             let why = failure.to_string();
             if is_busy { Passing(why) } else { Lasting(why) }
@@ -192,7 +194,19 @@ fn check_failure(error: &RpcError, is_busy: bool) -> Option<CheckFailure> {
 
 #[cfg(test)]
 mod tests {
+    use futures_util::future::join_all;
+
+    use super::super::tests::silent_client;
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn one_check_of_a_busy_server_that_does_not_answer_counts_for_all_that_wait_for_it() {
+        let (client, health) = (silent_client().await, RemoteHealth::new(true));
+        let begun = Instant::now();
+        let found = join_all((0..5).map(|_| health.check(&client, || true))).await;
+        assert!(found.iter().all(|is_well| !is_well) && health.doubt().is_some());
+        assert!(begun.elapsed() < 2 * ANSWER_TIMEOUT, "{:?}", begun.elapsed());
+    }
 
     #[test]
     fn a_session_ends_after_three_failed_checks_that_are_apart() {

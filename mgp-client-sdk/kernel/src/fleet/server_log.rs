@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use mgp_types::mgp::{KernelLogLine, ServerState};
+use mgp_types::mgp::{KernelLogLine, ServerState, ShutdownReason};
 use mgp_types::service::Principal;
 use mgp_types::sync::Mutex;
 use mgp_types::{Timestamp, clip};
@@ -91,7 +91,7 @@ impl ServerLog {
     pub(super) fn set_state(&self, of: SessionKind, state: &ServerState, reason: Option<&str>) {
         let mut entries = self.0.lock();
         if *state == ServerState::Connected {
-            // The server has accepted a connection, so the login that all agents share is not missing.
+            // Remove the missing login that all agents share: a session has connected, so this login is not missing.
             entries.missing_logins.remove(&None);
             (entries.is_starting, entries.stray) = (false, None);
         }
@@ -103,6 +103,9 @@ impl ServerLog {
         session.since = Some(Timestamp::now());
         match state {
             ServerState::Connected => session.error = None,
+            // Keep the reason that is recorded already: the server failed, and was then stopped while it waited for its
+            // restart.
+            ServerState::Error if reason == Some(ShutdownReason::OperatorRequest.as_str()) => {}
             ServerState::Error | ServerState::Restarting => {
                 session.error = stray.or_else(|| reason.map(str::to_owned));
             }
@@ -148,7 +151,7 @@ impl ServerLog {
         self.0.lock().failure.clone()
     }
 
-    /// Returns the last lines, the oldest first.
+    /// Returns the last lines of the server's standard error, the oldest first.
     pub(crate) fn last_lines(&self, max: usize) -> Vec<KernelLogLine> {
         let entries = self.0.lock();
         entries.lines.iter().skip(entries.lines.len().saturating_sub(max)).cloned().collect()
@@ -200,6 +203,8 @@ mod tests {
         let (log, main) = (ServerLog::default(), SessionKind::Main);
         log.set_state(main, &ServerState::Restarting, Some("it ended with code 1"));
         log.set_state(main, &ServerState::Connecting, None);
+        log.set_state(main, &ServerState::Restarting, Some("it ended with code 1"));
+        log.set_state(main, &ServerState::Error, Some("operator_request"));
         log.set_state(SessionKind::Legacy, &ServerState::Connected, None);
         assert_eq!(log.state(main).1.as_deref(), Some("it ended with code 1"));
         assert_eq!(log.state(SessionKind::Legacy).1, None, "each session has its own");

@@ -7,7 +7,6 @@ use mgp_client_sdk::Error;
 use mgp_discovery::{ApprovedRegistration, ServerConfig};
 use mgp_toolindex::{Erase, IndexError};
 use mgp_types::Payload;
-use mgp_types::mgp::ShutdownReason;
 use mgp_types::service::ServerId;
 use mgp_types::sync::{Mutex, RwLock};
 
@@ -32,7 +31,7 @@ struct FleetState {
     stored: Mutex<HashMap<String, Payload>>,
 }
 
-/// A handle that does not keep the servers alive.
+/// A handle of the fleet that does not keep the servers alive.
 pub(super) struct WeakFleet(std::sync::Weak<FleetState>);
 
 impl WeakFleet {
@@ -66,8 +65,8 @@ impl Fleet {
         } else if is_known || self.0.context.known.is_silent(&server.config()) {
             server.first_sync().finish();
         }
-        // Clients may still be subscribed to resources of a server that was just replaced; the new server has to serve
-        // them.
+        // Also start a server that has subscribed clients. If it replaces another server, it has to serve the
+        // subscriptions of that server.
         let subscriptions = &self.0.context.subscriptions;
         if !is_known || lacks_lists || subscriptions.has(&server.source(SessionKind::Main)) {
             let permits = self.0.context.first_start_permits.clone();
@@ -101,7 +100,8 @@ impl Fleet {
         let is_registered = approved.is_some();
         let server = Arc::new(ManagedServer::new(config, approved, &self.0.context)?);
         if is_registered {
-            // No list waits for the server, because its first call starts it.
+            // End the wait for the first lists: lists do not wait for a registered server, because its first call
+            // starts it.
             server.first_sync().finish();
         }
         if let Some(stored) = self.0.stored.lock().remove(server.id().as_str()) {
@@ -135,7 +135,7 @@ impl Fleet {
     pub(crate) async fn synced(&self, servers: impl Iterator<Item = &Arc<ManagedServer>>) {
         let waits = servers.map(|server| async move {
             if !server.synced().await && !server.waits_for_first_start() && !self.is_known(server) {
-                tracing::warn!(server = %server.id(), "server does not answer; lists go on without it");
+                tracing::warn!(server = %server.id(), "server does not answer; lists no longer wait for it");
                 self.0.context.known.insert_silent(&server.config());
             }
         });
@@ -154,7 +154,8 @@ impl Fleet {
     pub(crate) fn reconfigure(&self, config: ServerConfig) {
         let Some(server) = self.get(config.id.as_str()) else { return };
         server.set_config(config);
-        // The known tools might be outdated now, e.g. because the server's tags changed, by which tools are searched.
+        // Refresh the known tools, which may be outdated, e.g. because the server's tags changed, by which tools are
+        // searched.
         if !self.is_known(&server) {
             self.refresh_tools(server.id());
             tokio::spawn(async move { server.start().await });
@@ -185,24 +186,32 @@ impl Fleet {
         Ok(())
     }
 
-    /// Drains and stops a server that is about to be removed and added again with a changed entry. Until it is removed,
-    /// its tools stay listed, and its callers are asked to try again.
-    pub(crate) async fn retire(&self, id: &ServerId, reason: ShutdownReason) {
+    /// Adds a server after the server with the same id, if there is one, was stopped and removed.
+    pub(crate) async fn replace(&self, config: ServerConfig) -> Result<(), Error> {
+        self.retire(&config.id).await;
+        self.remove(&config.id).await;
+        self.add(config).map(drop)
+    }
+
+    /// Drains and stops a server that is about to be removed and added again. Until it is removed, its tools stay
+    /// listed, and its callers are asked to try again.
+    async fn retire(&self, id: &ServerId) {
         let Some(server) = self.get(id.as_str()) else { return };
         server.hold().set_replaced();
-        // A server that is replaced during its first start does not read its lists.
+        // End the wait for the first lists, because a server that is replaced during its first start does not read
+        // them.
         server.first_sync().finish();
-        server.stop(reason).await;
+        server.stop().await;
     }
 
     /// Removes a server: its tools leave the index, then it is drained and stopped.
-    pub(crate) async fn remove(&self, id: &ServerId, reason: ShutdownReason) {
+    pub(crate) async fn remove(&self, id: &ServerId) {
         let Some(server) = self.change(|table| table.remove(id)) else { return };
         self.forget_tools_or_log(id);
         server.hold().set_removed();
-        // A server that is removed during its first start does not read its lists.
+        // End the wait for the first lists, because a server that is removed during its first start does not read them.
         server.first_sync().finish();
-        server.stop(reason).await;
+        server.stop().await;
         stored_lists::remove(self.0.context.governance.store(), id).await;
         for group in ListGroup::ALL {
             self.notify_list_changed(&server, group);
@@ -247,11 +256,11 @@ impl Fleet {
     }
 
     /// Drains and stops all servers.
-    pub(crate) async fn stop(&self, reason: ShutdownReason) {
+    pub(crate) async fn stop(&self) {
         let all = self.all();
-        // Prevents servers that still wait for a permit from starting.
+        // Prevent servers that still wait for a permit from starting.
         all.values().for_each(|server| server.hold().set_stopped(true));
-        let stops = all.values().map(|server| server.stop(reason.clone()));
+        let stops = all.values().map(|server| server.stop());
         futures_util::future::join_all(stops).await;
     }
 

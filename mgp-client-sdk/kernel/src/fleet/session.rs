@@ -5,6 +5,7 @@
 //! session has the newest era of the server, and a second, legacy one is opened for the first legacy caller
 //! that can be asked or subscribes to a resource.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -17,13 +18,17 @@ use mgp_types::mgp::{ExtensionSet, ServerState, ShutdownReason};
 use mgp_types::service::{BoxFuture, Call, Context, PeerInfo, Principal, Reply, ServerId};
 use mgp_types::sync::{Mutex, RwLock};
 use mgp_types::{ErrorCode, RpcError};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 
 use super::remote_health::RemoteHealth;
 use super::server_log::ServerLog;
 use super::start_hold::StartHold;
 use crate::server_answer::limit_depth;
+
+/// The maximum time that a start occupies one of the limited permits for starts, so that a server that hangs does not
+/// prevent others from starting.
+pub(super) const PERMIT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The time for which the kernel does not try again to open a legacy session with a server that has refused one.
 const REFUSED_TTL: Duration = Duration::from_mins(10);
@@ -77,6 +82,8 @@ pub(super) struct Session {
     used_at: Mutex<Instant>,
     /// The time at which a call last caused a start of the failed server.
     retried_at: Mutex<Option<Instant>>,
+    /// The lock under which one call at a time uses a permit to start the server.
+    start_turn: tokio::sync::Mutex<()>,
     health: RemoteHealth,
 }
 
@@ -91,8 +98,8 @@ impl Session {
     ) -> Self {
         let hop = Hop::supervised(server.clone(), client.clone()).answer_timeout(answer_timeout);
         let (running, used_at) = (AtomicUsize::new(0), Mutex::new(Instant::now()));
-        let retried_at = Mutex::default();
-        Self { kind, server, client, hop, login, running, used_at, retried_at, health }
+        let (retried_at, start_turn) = (Mutex::default(), tokio::sync::Mutex::default());
+        Self { kind, server, client, hop, login, running, used_at, retried_at, start_turn, health }
     }
 
     pub(super) fn kind(&self) -> SessionKind {
@@ -139,6 +146,11 @@ impl Session {
     /// Starts the server unless it runs or must not be started, and waits until it is connected. A draining server is
     /// started after it has drained.
     pub(super) async fn wake(&self, hold: &StartHold, timeout: Duration) -> Result<Client, Error> {
+        let woken = self.wake_client(hold, timeout).await;
+        woken.map_err(|error| self.with_remedy(error.into()).into())
+    }
+
+    async fn wake_client(&self, hold: &StartHold, timeout: Duration) -> Result<Client, Error> {
         self.touch();
         if let Some(client) = self.present() {
             return Ok(client);
@@ -147,14 +159,15 @@ impl Session {
             return self.client.client();
         }
         let mut states = self.client.state().watch();
-        if self.is_due() && !hold.start(&self.client).await {
+        if self.claim_start() && !hold.start(&self.client).await {
             return self.client.client();
         }
         let connected = async {
             if !self.health.is_remote() {
                 return self.client.ready().await;
             }
-            // If the start fails, the caller receives the error at once and does not wait for further attempts.
+            // End the wait if the start fails, so that the caller receives the error at once and does not wait for
+            // further attempts.
             tokio::select! {
                 ready = self.client.ready() => ready,
                 () = has_failed(&mut states) => self.client.client(),
@@ -166,27 +179,59 @@ impl Session {
         }
     }
 
+    /// Connects the session as [`wake`](Self::wake) does. If permits are given, the start needs one of them; all calls
+    /// that wait for the same start share this permit.
+    pub(super) async fn wake_with_permit(
+        &self,
+        hold: &StartHold,
+        timeout: Duration,
+        permits: Option<&Semaphore>,
+    ) -> Result<Client, Error> {
+        let needs_start = || !hold.forbids_start() && self.is_due(*self.retried_at.lock());
+        let mut waking = pin!(self.wake(hold, timeout));
+        let Some(permits) = permits.filter(|_| needs_start()) else { return waking.await };
+        let turn = self.start_turn.lock().await;
+        if !needs_start() {
+            drop(turn);
+            return waking.await;
+        }
+        let permit = tokio::time::timeout(timeout, permits.acquire()).await;
+        let early = tokio::select! {
+            client = &mut waking => Some(client),
+            () = tokio::time::sleep(PERMIT_TIMEOUT) => None,
+        };
+        drop(permit);
+        drop(turn);
+        match early {
+            Some(client) => client,
+            None => waking.await,
+        }
+    }
+
     /// Returns whether a call should start the server now: always if the server is stopped, and only from time to time
-    /// if it has failed.
-    fn is_due(&self) -> bool {
+    /// if it has failed; `retried_at` is the time at which a call last caused a start of the failed server.
+    fn is_due(&self, retried_at: Option<Instant>) -> bool {
+        let is_retry_due = || retried_at.is_none_or(|at| at.elapsed() >= RETRY_INTERVAL);
         match self.state() {
             ServerState::Registered | ServerState::Disconnected => true,
             // If the server is drained because it failed, its policy decides about a restart: a start would skip the
             // delay and reset the count of restarts.
             ServerState::Draining => !self.client.supervised().is_restart_decided(),
-            ServerState::Restarting => self.health.is_remote() && self.claim_retry(),
+            ServerState::Restarting => self.health.is_remote() && is_retry_due(),
             ServerState::Error => {
                 let rest = self.client.supervised().rest();
-                rest.is_some_and(|rest| rest.is_start_failure) && self.claim_retry()
+                rest.is_some_and(|rest| rest.is_start_failure) && is_retry_due()
             }
             _ => false,
         }
     }
 
-    fn claim_retry(&self) -> bool {
+    /// Returns whether this call has to start the server now. Of several calls of a failed server, only one does so.
+    fn claim_start(&self) -> bool {
+        let has_failed = matches!(self.state(), ServerState::Restarting | ServerState::Error);
         let mut retried_at = self.retried_at.lock();
-        let is_due = retried_at.is_none_or(|at| at.elapsed() >= RETRY_INTERVAL);
-        if is_due {
+        let is_due = self.is_due(*retried_at);
+        if is_due && has_failed {
             *retried_at = Some(Instant::now());
         }
         is_due
@@ -195,7 +240,7 @@ impl Session {
     /// Tries to start a failed server again, unless a caller or an operator has caused an attempt recently.
     pub(super) async fn retry(&self, hold: &StartHold) {
         let has_failed = matches!(self.state(), ServerState::Restarting | ServerState::Error);
-        if has_failed && self.is_due() {
+        if has_failed && self.claim_start() {
             hold.start(&self.client).await;
         }
     }
@@ -255,7 +300,7 @@ impl Session {
 
     /// Records that the login is not missing, if it was reported as missing and the server has answered a call.
     fn note_answer(&self, reply: &Reply) {
-        // Other replies may come from the security checks, e.g. a question to the caller.
+        // Count only complete replies: other replies may come from the security checks, e.g. a question to the caller.
         let is_answered = self.health.is_remote() && matches!(reply, Reply::Complete(_));
         if is_answered && self.login.missing().is_some() {
             self.login.log.set_login(self.login.owner.as_ref(), None);
@@ -271,15 +316,13 @@ impl Session {
     }
 
     /// Adds the remedy to an error: the key that raises the time limit of a call, or the login that is missing.
-    fn with_remedy(&self, error: RpcError) -> RpcError {
+    pub(super) fn with_remedy(&self, error: RpcError) -> RpcError {
         let source = std::error::Error::source(&error);
         let key = match source.and_then(|source| source.downcast_ref::<LifecycleError>()) {
             Some(LifecycleError::TimedOut(_)) => "timeout",
             Some(LifecycleError::TotalTimedOut(_)) => "max_timeout",
-            Some(LifecycleError::NotReady { .. }) => {
-                let missing = self.login.missing().map(AuthorizationFailed::new);
-                let code = ErrorCode::AUTH_REQUIRED;
-                return missing.map_or(error, |missing| missing.into_error(code));
+            Some(LifecycleError::NotReady { .. } | LifecycleError::CircuitOpen { .. }) => {
+                return self.login_failure().unwrap_or(error);
             }
             _ => return error,
         };
@@ -289,6 +332,13 @@ impl Session {
             self.server
         );
         error.with_message(message)
+    }
+
+    /// Returns the error for a call that fails because the login is missing, with the remedy; `None` if no login is
+    /// known to be missing.
+    pub(super) fn login_failure(&self) -> Option<RpcError> {
+        let missing = AuthorizationFailed::new(self.login.missing()?);
+        Some(missing.into_error(ErrorCode::AUTH_REQUIRED))
     }
 }
 
@@ -352,7 +402,8 @@ pub(super) enum SessionNeeds {
 }
 
 impl KnownEras {
-    /// Records what a server declared in its main session.
+    /// Derives from the facts of a server's main session whether one session suffices, or each era needs a session of
+    /// its own.
     pub(super) fn observe(&self, facts: &PeerInfo) {
         let is_enough = facts.era == Era::Legacy || facts.asks_in_rounds;
         self.set(if is_enough { SessionNeeds::One } else { SessionNeeds::OnePerEra });
@@ -371,8 +422,8 @@ impl KnownEras {
         }
     }
 
-    /// Records that no legacy session could be opened. If the server answers otherwise, it does not support the legacy
-    /// era; else it may have been unreachable, and is asked again soon.
+    /// Records that no legacy session could be opened. If the server has answered the attempt, it does not support the
+    /// legacy era. Otherwise it may have been unreachable, so the kernel tries again soon.
     pub(super) fn refuse_legacy(&self, has_answered: bool) {
         let ttl = if has_answered { REFUSED_TTL } else { RETRY_INTERVAL };
         let mut refused_until = self.refused_until.lock();

@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use mgp_client_sdk::SupervisedClient;
 use mgp_types::mgp::ShutdownReason;
+use mgp_types::service::ServerId;
+use mgp_types::{ErrorCode, Recovery, RpcError};
 
 /// A switch that prevents starts of a server while an operator keeps it stopped, and forever after its removal.
 ///
@@ -30,7 +32,7 @@ impl StartHold {
         self.0.removed.store(true, Ordering::SeqCst);
     }
 
-    /// Prevents starts forever, because a server with a changed entry will take the place of this one.
+    /// Prevents starts forever, because this server is replaced by one with the changed configuration entry.
     pub(super) fn set_replaced(&self) {
         self.0.replaced.store(true, Ordering::SeqCst);
         self.set_removed();
@@ -51,11 +53,39 @@ impl StartHold {
             return false;
         }
         client.start().await;
-        // An operator may have stopped the server while it started.
+        // An operator may have stopped or removed the server while it was starting, so stop it again.
         if self.forbids_start() {
             client.stop(ShutdownReason::OperatorRequest).await;
             return false;
         }
         true
+    }
+
+    /// Returns the error of a call to a server. If the server ends because its entry changed, the caller can try again.
+    pub(super) fn fit_error(&self, server: &ServerId, error: RpcError) -> RpcError {
+        if !self.is_replaced() {
+            return error;
+        }
+        let refusals = [ErrorCode::SERVER_DRAINING, ErrorCode::SERVER_NOT_READY];
+        let details = error.as_recovery().and_then(|hints| hints.details.clone());
+        // Keep the error if the call may have run when the server ended, because such a call must not be tried again.
+        let has_started = details
+            .as_ref()
+            .is_some_and(|details| matches!(details.decode::<bool>("started"), Ok(Some(true))));
+        if has_started || !refusals.contains(&error.code()) {
+            return error;
+        }
+        let message = format!(
+            "`{server}` starts again with its changed configuration as soon as its running calls have ended; \
+             try again then"
+        );
+        let refused = RpcError::new(ErrorCode::SERVER_RESTARTING, message).because(error);
+        match Recovery::default_for(ErrorCode::SERVER_RESTARTING) {
+            Some(mut hints) => {
+                hints.details = details;
+                refused.recovery(hints)
+            }
+            None => refused,
+        }
     }
 }

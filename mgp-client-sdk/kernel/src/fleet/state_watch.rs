@@ -54,7 +54,7 @@ pub(super) async fn announce(
                 }
                 notifier.state_changed(&change).await;
             }
-            // The receiver missed some changes; the next one contains the current state.
+            // Go on if the receiver missed some changes, because the next one contains the current state.
             Err(RecvError::Lagged(_)) => {}
             Err(RecvError::Closed) => return,
         }
@@ -90,7 +90,7 @@ fn record(server: &Arc<ManagedServer>, state: &ServerState, context: &FleetConte
         if *state == ServerState::Restarting {
             // Stop instead of retrying: an operator has to review the server first.
             let server = Arc::clone(server);
-            tokio::spawn(async move { server.stop(ShutdownReason::OperatorRequest).await });
+            tokio::spawn(async move { server.stop().await });
         }
     }
     if has_failed(&latest) {
@@ -118,13 +118,14 @@ async fn restore(server: Arc<ManagedServer>, context: FleetContext) {
     server.request_log_level(&context).await;
     let Ok(client) = server.client().client() else { return };
     server.observe_eras(client.server());
-    if context.subscriptions.has(&server.source(SessionKind::Legacy)) {
-        // The legacy session was stopped with the server, and there may be no further call that would start it again.
-        server.start_legacy().await;
-    }
     let notifier = context.notifier(server.id().clone());
     let source = server.source(SessionKind::Main);
     context.subscriptions.restore(source, &client, &notifier);
+    if context.subscriptions.has(&server.source(SessionKind::Legacy)) {
+        // Start the legacy session again, because it was stopped with the server, and there may be no further call that
+        // would start it.
+        server.start_legacy().await;
+    }
 }
 
 #[cfg(test)]

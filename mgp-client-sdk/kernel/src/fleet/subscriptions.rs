@@ -4,6 +4,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use mgp_client_sdk::gateway::{self, WeakClient};
 use mgp_client_sdk::{Client, Error};
@@ -13,6 +14,7 @@ use mgp_types::method::{ResourcesSubscribe, ResourcesUnsubscribe};
 use mgp_types::service::{Call, Principal, ServerId};
 use mgp_types::sync::Mutex;
 use mgp_types::{Backoff, ErrorCode, RpcError};
+use tokio::time::{sleep, timeout};
 
 use super::notifier::ServerNotifier;
 use super::refresh_queue::{MAX_RETRY_DELAY, RETRY_DELAY};
@@ -22,6 +24,9 @@ const MAX_SUBSCRIPTIONS: usize = 65_536;
 
 /// The maximum number of levels above a resource on which subscriptions to its folders are looked up.
 const MAX_LEVELS: usize = 32;
+
+/// The maximum time that a new subscriber waits for the server's answer to the end of the previous subscription.
+const UNSUBSCRIBE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The session in which a subscription was requested.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,24 +42,32 @@ pub(crate) struct Source {
 pub(crate) struct ResourceSubscriptions(Arc<Mutex<HashMap<String, Subscription>>>);
 
 struct Subscription {
+    /// The number of subscribed clients; zero while the kernel unsubscribes at the server.
     subscribers: usize,
     source: Source,
     uri: String,
     /// The server's client over which the subscription was requested; `None` before the request or after its failure.
     client: Option<WeakClient>,
-    /// `true` if the server has accepted the request; `false` also if the request was cancelled.
+    /// `true` if the server has accepted the subscription; `false` also if the request for it was cancelled.
     is_accepted: bool,
-    /// The lock under which one subscriber at a time requests the subscription; the others wait for the outcome.
+    /// The lock under which one subscriber at a time requests the subscription, or the kernel ends it; the others wait
+    /// for the outcome.
     turn: Arc<tokio::sync::Mutex<()>>,
-    /// The number of requests that returned; a cancelled request does not count.
+    /// The number of requests to subscribe that succeeded or failed; a cancelled request does not count.
     outcomes: u64,
-    /// The error of the last request that returned, with its client; `None` if the server accepted that request.
+    /// The error of the last request to subscribe, with the client that sent it; `None` if the server accepted that
+    /// request.
     failure: Option<(WeakClient, RpcError)>,
-    /// The number of changes that were announced.
+    /// The number of changes of the resource that the server has announced.
     changes: Arc<AtomicU64>,
 }
 
 impl Subscription {
+    /// Returns whether clients are subscribed to the resource in this session.
+    fn is_of(&self, source: &Source) -> bool {
+        self.subscribers > 0 && self.source == *source
+    }
+
     /// Returns whether a request over this client is in progress.
     fn is_requested_at(&self, client: &Client) -> bool {
         self.client.as_ref().is_some_and(|requested| requested.is(client))
@@ -76,7 +89,7 @@ impl Subscription {
 /// Returns the key that identifies a resource in the table of subscriptions.
 fn key(source: &Source, uri: &str) -> String {
     let Source { server, owner, session } = source;
-    // The parts can be separated by spaces, because neither ids nor URIs contain any.
+    // Separate the parts by spaces, because neither ids nor URIs contain any.
     match owner {
         None => format!("{server} {session:?} {uri}"),
         Some(owner) => format!("{server} {session:?} {owner:?} {uri}"),
@@ -128,7 +141,7 @@ impl ResourceSubscriptions {
         let known = self.0.lock().get(key).map(|one| (Arc::clone(&one.turn), one.outcomes));
         let Some((turn, outcomes)) = known else { return Ok(false) };
         let _turn = turn.lock().await;
-        // Another subscription with the same key may have replaced this one.
+        // Compare the turns, because another subscription with the same key may have replaced this one.
         let is_same = |subscription: &&mut Subscription| Arc::ptr_eq(&subscription.turn, &turn);
         let uri = {
             let mut table = self.0.lock();
@@ -182,13 +195,13 @@ impl ResourceSubscriptions {
 
     /// Returns whether any client is subscribed to a resource in this session.
     pub(super) fn has(&self, source: &Source) -> bool {
-        self.0.lock().values().any(|subscription| subscription.source == *source)
+        self.0.lock().values().any(|subscription| subscription.is_of(source))
     }
 
     /// Returns whether any client is subscribed to a resource of this instance.
     pub(super) fn has_any(&self, server: &ServerId, owner: Option<&Principal>) -> bool {
         let is_of = |source: &Source| source.server == *server && source.owner.as_ref() == owner;
-        self.0.lock().values().any(|subscription| is_of(&subscription.source))
+        self.0.lock().values().any(|one| one.subscribers > 0 && is_of(&one.source))
     }
 
     /// Requests all subscriptions of a session again over its new connection, in a task, and notifies their
@@ -207,14 +220,14 @@ impl ResourceSubscriptions {
                     return;
                 }
                 drop(client);
-                tokio::time::sleep(backoff.next_delay()).await;
+                sleep(backoff.next_delay()).await;
             }
         });
     }
 
     /// Returns whether the server has accepted all subscriptions of a session over this connection.
     fn are_accepted(&self, source: &Source, client: &Client) -> bool {
-        self.0.lock().values().all(|one| one.source != *source || one.is_at(client))
+        self.0.lock().values().all(|one| !one.is_of(source) || one.is_at(client))
     }
 
     /// Requests all subscriptions of a session again over its new connection, except those that a client is already
@@ -222,12 +235,13 @@ impl ResourceSubscriptions {
     async fn resubscribe(&self, source: &Source, client: &Client) -> Vec<String> {
         let keys: Vec<_> = {
             let table = self.0.lock();
-            let subscriptions = table.iter().filter(|(_, one)| one.source == *source);
+            let subscriptions = table.iter().filter(|(_, one)| one.is_of(source));
             subscriptions.map(|(key, _)| key.clone()).collect()
         };
         let mut requested = Vec::new();
         for key in keys {
-            // A request over a closed connection would only replace the one over the next connection.
+            // Do not request over a closed connection: such a request would only replace the one over the next
+            // connection.
             if client.is_closed()
                 || self.0.lock().get(&key).is_some_and(|one| one.is_requested_at(client))
             {
@@ -242,6 +256,35 @@ impl ResourceSubscriptions {
             }
         }
         requested
+    }
+
+    /// Unsubscribes at the server if the subscription still has no subscribers, and then removes it. Until the server
+    /// has answered, a new subscriber waits with its request, because the server may handle requests in any order. A
+    /// server that never answers delays it only for a limited time.
+    async fn end(&self, key: &str, turn: Arc<tokio::sync::Mutex<()>>) {
+        let _turn = turn.lock().await;
+        // Compare the turns, because another subscription with the same key may have replaced this one.
+        let is_same = |subscription: &&mut Subscription| Arc::ptr_eq(&subscription.turn, &turn);
+        let (client, uri) = {
+            let mut table = self.0.lock();
+            let subscription = table.get_mut(key).filter(is_same);
+            let Some(subscription) = subscription.filter(|one| one.subscribers == 0) else {
+                return;
+            };
+            subscription.is_accepted = false;
+            let client = subscription.client.as_ref().and_then(WeakClient::upgrade);
+            (client, subscription.uri.clone())
+        };
+        if let Some(client) = client {
+            let _ = timeout(UNSUBSCRIBE_TIMEOUT, request_unsubscribe(&client, &uri)).await;
+        }
+        let mut table = self.0.lock();
+        if let Some(subscription) = table.get_mut(key).filter(is_same) {
+            subscription.client = None;
+            if subscription.subscribers == 0 {
+                table.remove(key);
+            }
+        }
     }
 }
 
@@ -259,18 +302,16 @@ impl Drop for SubscriptionGuard {
         if subscription.subscribers > 0 {
             return;
         }
-        let Some(subscription) = table.remove(&self.key) else { return };
-        drop(table);
-        let subscriptions = self.subscriptions.clone();
-        let key = std::mem::take(&mut self.key);
-        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
-        runtime.spawn(async move {
-            let client = subscription.client.as_ref().and_then(WeakClient::upgrade);
-            // Check again, because another client may have subscribed in the meantime.
-            if let Some(client) = client.filter(|_| !subscriptions.0.lock().contains_key(&key)) {
-                let _ = request_unsubscribe(&client, &subscription.uri).await;
+        let (is_requested, turn) = (subscription.client.is_some(), Arc::clone(&subscription.turn));
+        match tokio::runtime::Handle::try_current() {
+            Ok(runtime) if is_requested => {
+                drop(table);
+                let subscriptions = self.subscriptions.clone();
+                let key = std::mem::take(&mut self.key);
+                runtime.spawn(async move { subscriptions.end(&key, turn).await });
             }
-        });
+            _ => drop(table.remove(&self.key)),
+        }
     }
 }
 
@@ -294,7 +335,6 @@ async fn request_unsubscribe(client: &Client, uri: &str) -> Result<(), RpcError>
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::AtomicUsize;
-    use std::time::Duration;
 
     use futures_util::future::join_all;
     use mgp_client_sdk::TestClient;
@@ -307,6 +347,19 @@ mod tests {
     use super::*;
 
     const TIMEOUT: Duration = Duration::from_secs(10);
+
+    fn source() -> Source {
+        Source { server: "news".into(), owner: None, session: SessionKind::Legacy }
+    }
+
+    fn news() -> Server {
+        Server::new("news", "1").resource(Resource::text("test://news", "news", "none"))
+    }
+
+    async fn connect(server: Server) -> TestClient {
+        let builder = Client::builder("kernel", "1").era(EraChoice::Legacy).timeout(TIMEOUT);
+        TestClient::with_builder(server, builder).await
+    }
 
     /// Connects to a server that never answers requests to subscribe, which it counts.
     async fn hung(requests: &Arc<AtomicUsize>) -> TestClient {
@@ -321,10 +374,7 @@ mod tests {
                 inner.send(call).await
             }
         });
-        let news = Resource::text("test://news", "news", "none");
-        let server = Server::new("hung", "1").resource(news).layer(hangs);
-        let builder = Client::builder("kernel", "1").era(EraChoice::Legacy).timeout(TIMEOUT);
-        TestClient::with_builder(server, builder).await
+        connect(news().layer(hangs)).await
     }
 
     #[tokio::test(start_paused = true)]
@@ -332,13 +382,12 @@ mod tests {
         let requests = Arc::new(AtomicUsize::new(0));
         let client = hung(&requests).await;
         let subscriptions = ResourceSubscriptions::default();
-        let source = Source { server: "hung".into(), owner: None, session: SessionKind::Legacy };
-        let subscribe = || subscriptions.subscribe(source.clone(), &client, "test://news");
+        let subscribe = || subscriptions.subscribe(source(), &client, "test://news");
         let begun = Instant::now();
         let each = join_all((0..5).map(|_| subscribe()));
         let resubscribe = async {
-            tokio::time::sleep(Duration::from_secs(1)).await;
-            assert!(subscriptions.resubscribe(&source, &client).await.is_empty());
+            sleep(Duration::from_secs(1)).await;
+            assert!(subscriptions.resubscribe(&source(), &client).await.is_empty());
             assert!(begun.elapsed() < TIMEOUT / 2, "a new connection waits for no subscriber");
         };
         let (each, ()) = tokio::join!(each, resubscribe);
@@ -348,9 +397,37 @@ mod tests {
         assert!(subscriptions.0.lock().is_empty());
 
         // A failure is not kept for later subscribers, and a cancelled request does not count as one.
-        let (first, second) =
-            tokio::join!(tokio::time::timeout(TIMEOUT / 2, subscribe()), subscribe());
+        let (first, second) = tokio::join!(timeout(TIMEOUT / 2, subscribe()), subscribe());
         assert!(first.is_err() && second.is_err());
         assert_eq!(requests.load(Ordering::SeqCst), 3);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_resource_is_subscribed_to_again_only_after_the_server_has_ended_the_subscription() {
+        let handled: Arc<Mutex<Vec<String>>> = Arc::default();
+        let seen = Arc::clone(&handled);
+        let slow = around(move |call: Call, inner: Stack| {
+            let (method, seen) = (call.method().as_str().to_owned(), Arc::clone(&seen));
+            async move {
+                if method == ResourcesUnsubscribe::METHOD {
+                    sleep(Duration::from_secs(2)).await;
+                }
+                let reply = inner.send(call).await;
+                if method.ends_with("subscribe") {
+                    seen.lock().push(method);
+                }
+                reply
+            }
+        });
+        let client = connect(news().layer(slow)).await;
+        let subscriptions = ResourceSubscriptions::default();
+        let subscribe = || subscriptions.subscribe(source(), &client, "test://news");
+        drop(subscribe().await.unwrap());
+        sleep(Duration::from_secs(1)).await;
+        assert!(!subscriptions.has(&source()), "it has no subscribers");
+        let _again = subscribe().await.unwrap();
+        sleep(Duration::from_secs(5)).await;
+        let (subscribed, ended) = (ResourcesSubscribe::METHOD, ResourcesUnsubscribe::METHOD);
+        assert_eq!(*handled.lock(), [subscribed, ended, subscribed]);
     }
 }

@@ -50,7 +50,8 @@ pub(super) fn target(parts: &InstanceParts) -> Box<Resolve> {
                 let config = starting.context.config.config();
                 let pass_env = [&config.kernel.pass_env[..], &server.pass_env].concat();
                 let filled = starting.context.expander.server(&server);
-                // This fails, e.g., if a variable in the configuration is not set; another attempt would not help.
+                // Do not try again after a failure, e.g. because a variable in the configuration is not set: another
+                // attempt would not help.
                 let filled = filled.map_err(|error| SpawnError::new(error).permanent())?;
                 if let Some(lock) = &starting.context.lock {
                     lock::check_start(&lock.current(), &server, &filled)

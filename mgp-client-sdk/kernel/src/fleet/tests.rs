@@ -1,6 +1,7 @@
 //! Tests of servers that are started, stopped or replaced while another start, a stop or a subscription is in progress.
 
 mod lifecycle;
+mod silent;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -24,6 +25,7 @@ use mgp_types::{ErrorCode, RpcError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
+pub(super) use self::silent::silent_client;
 use super::ManagedServer;
 use super::first_start_permits::{FIRST_START_PERMIT_TIMEOUT, SLOW_START_PERMIT_TIMEOUT};
 use super::idle::IDLE_TIMEOUT;
@@ -34,7 +36,7 @@ struct World {
     kernel: Kernel,
     client: TestClient,
     made: Arc<AtomicUsize>,
-    /// The resources of each instance.
+    /// The resources of each instance of the server, which the tests update.
     resources: Arc<Mutex<Vec<Resources>>>,
 }
 
@@ -56,10 +58,7 @@ impl World {
             handles.lock().push(server.resources());
             server
         };
-        let mut mgp = GovernanceConfig::default();
-        mgp.default_policy = DefaultPolicy::OptOut;
-        mgp.isolation = isolation;
-        mgp.risk = ["which", "slow"].map(|tool| (tool.to_owned(), RiskLevel::Safe)).into();
+        let mgp = open(isolation, &["which", "slow"]);
         let kernel = Kernel::builder().local_with("clock", mgp, numbered).build().await.unwrap();
         let client = TestClient::new(kernel.server()).await;
         let world = Self { kernel, client, made, resources };
@@ -95,7 +94,7 @@ impl World {
 
     /// Updates the resource in the newest instance of the server until the subscriber is notified.
     async fn is_notified(&self, updates: &AtomicUsize) {
-        // Notifications that are still in flight may belong to a previous instance.
+        // Wait, because notifications that are still in flight may belong to a previous instance.
         tokio::time::sleep(Duration::from_secs(5)).await;
         let before = updates.load(Ordering::SeqCst);
         until("a notification arrives", async || {
@@ -118,6 +117,29 @@ impl World {
     async fn becomes(&self, state: ServerState) {
         becomes(&self.kernel, state).await;
     }
+}
+
+/// Returns settings for a server that all callers may use, with these tools marked as safe.
+fn open(isolation: Isolation, tools: &[&str]) -> GovernanceConfig {
+    let mut mgp = GovernanceConfig::default();
+    mgp.default_policy = DefaultPolicy::OptOut;
+    mgp.isolation = isolation;
+    mgp.risk = tools.iter().map(|tool| ((*tool).to_owned(), RiskLevel::Safe)).collect();
+    mgp
+}
+
+/// Starts a kernel with one server, whose tool `now` all callers may use.
+async fn kernel_with(id: &str, server: impl Fn() -> Server + Send + Sync + 'static) -> Kernel {
+    let mgp = open(Isolation::Shared, &["now"]);
+    Kernel::builder().local_with(id, mgp, server).build().await.unwrap()
+}
+
+fn clock() -> Server {
+    Server::new("clock", "1").tool(Tool::new("now", "The time", || async { "noon" }))
+}
+
+fn config(text: &str) -> Config {
+    Config::parse("mgp.toml", text).unwrap().config
 }
 
 async fn take_all(permits: &Arc<Semaphore>) -> OwnedSemaphorePermit {
@@ -158,7 +180,7 @@ async fn a_start_that_waited_for_its_permit_starts_nothing_that_was_stopped_mean
     let starting = Arc::clone(&server);
     let start = tokio::spawn(async move { starting.operator_start(None).await });
     tokio::time::sleep(Duration::from_secs(1)).await;
-    world.kernel.0.fleet.remove(&id, ShutdownReason::OperatorRequest).await;
+    world.kernel.0.fleet.remove(&id).await;
     drop(permits);
     assert_eq!(start.await.unwrap(), ServerState::Disconnected);
     assert_eq!(world.made(), made);
@@ -211,10 +233,7 @@ async fn the_states_of_sessions_pass_the_kernel_while_only_an_agents_instance_ru
         });
         Server::new("counter", "1").tool(count).extension(SessionStates::with_key([7; 32]))
     };
-    let mut mgp = GovernanceConfig::default();
-    mgp.default_policy = DefaultPolicy::OptOut;
-    mgp.isolation = Isolation::PerAgent;
-    mgp.risk.insert("count".to_owned(), RiskLevel::Safe);
+    let mgp = open(Isolation::PerAgent, &["count"]);
     let kernel = Kernel::builder().local_with("counter", mgp, counter).build().await.unwrap();
     knows(&kernel, "counter").await;
     let builder = Client::builder("host", "1").extension(SessionStateJar::new());
@@ -239,12 +258,11 @@ async fn a_server_that_waits_for_its_first_start_is_not_described_as_one_to_star
     let world = World::new(Isolation::Shared).await;
     let permits = world.take_permits().await;
     let text = "[[servers]]\nid = 'next'\ncommand = 'no-such-program'\n";
-    let config = Config::parse("mgp.toml", text).unwrap().config.servers.remove(0);
-    world.kernel.0.fleet.add(config).unwrap();
+    world.kernel.0.fleet.add(config(text).servers.remove(0)).unwrap();
     tokio::time::sleep(Duration::from_secs(1)).await;
     let servers = world.kernel.servers();
     let next = servers.iter().find(|server| server.id == "next").unwrap();
-    assert_eq!(next.lacks.as_deref(), Some("its tools are read shortly"));
+    assert_eq!(next.lacks.as_deref(), Some("its tools will be read soon"));
     drop(permits);
     world.kernel.stop().await;
 }
@@ -257,8 +275,7 @@ async fn calls_wait_for_no_first_start_of_other_servers_and_these_not_for_one_th
     let all = permits.available_permits();
     let first_starts = take_all(&permits).await;
     let text = "[[servers]]\nid = 'next'\ncommand = 'no-such-program'\n";
-    let config = Config::parse("mgp.toml", text).unwrap().config.servers.remove(0);
-    let next = world.kernel.0.fleet.add(config).unwrap();
+    let next = world.kernel.0.fleet.add(config(text).servers.remove(0)).unwrap();
     world.server().client().stop(ShutdownReason::IdleTimeout).await;
     let made = world.made();
     world.client.text("which", ()).await;
@@ -319,7 +336,7 @@ async fn a_subscription_moves_to_the_server_that_replaces_another() {
     world.is_notified(&updates).await;
     let fleet = &world.kernel.0.fleet;
     let config = mgp_discovery::ServerConfig::clone(&world.server().config());
-    fleet.remove(&"clock".into(), ShutdownReason::OperatorRequest).await;
+    fleet.remove(&"clock".into()).await;
     fleet.add(config).unwrap();
     world.becomes(ServerState::Connected).await;
     world.is_notified(&updates).await;
@@ -369,12 +386,7 @@ async fn a_list_that_a_server_fails_to_return_is_read_again() {
 
 #[tokio::test(start_paused = true)]
 async fn an_idle_server_is_stopped_until_the_next_call() {
-    let clock =
-        || Server::new("clock", "1").tool(Tool::new("now", "The time", || async { "noon" }));
-    let mut mgp = GovernanceConfig::default();
-    mgp.default_policy = DefaultPolicy::OptOut;
-    mgp.risk.insert("now".to_owned(), RiskLevel::Safe);
-    let kernel = Kernel::builder().local_with("clock", mgp, clock).build().await.unwrap();
+    let kernel = kernel_with("clock", clock).await;
     becomes(&kernel, ServerState::Connected).await;
     knows(&kernel, "clock").await;
     let client = TestClient::new(kernel.server()).await;
@@ -409,14 +421,11 @@ async fn a_server_that_waits_for_an_answer_is_not_idle() {
     let eras = [Era::Legacy, Era::Modern].into_iter();
     let cases = eras.flat_map(|era| [Isolation::Shared, Isolation::PerAgent].map(|of| (era, of)));
     for (era, isolation) in cases {
-        let mut mgp = GovernanceConfig::default();
-        mgp.default_policy = DefaultPolicy::OptOut;
-        mgp.isolation = isolation;
-        mgp.risk.insert("form".to_owned(), RiskLevel::Safe);
+        let mgp = open(isolation, &["form"]);
         let builder = Kernel::builder().local_with("asks", mgp, move || asks(era));
         let kernel = builder.build().await.unwrap();
         knows(&kernel, "asks").await;
-        // The answer comes before the kernel drops the waiting call, which is after 15 minutes.
+        // Answer after 14 minutes, because the kernel drops a waiting call after 15 minutes.
         let slow = |question: ElicitParams| async move {
             tokio::time::sleep(IDLE_TIMEOUT + Duration::from_mins(4)).await;
             question.accept_with(&serde_json::json!({ "name": "Ann" }))
@@ -430,13 +439,8 @@ async fn a_server_that_waits_for_an_answer_is_not_idle() {
 
 #[tokio::test(start_paused = true)]
 async fn a_server_is_not_idle_while_a_client_is_subscribed_to_its_events() {
-    let clock = || {
-        let now = Tool::new("now", "The time", || async { "noon" });
-        Server::new("clock", "1").tool(now).channel("clock.struck", "An hour is over")
-    };
-    let mut mgp = GovernanceConfig::default();
-    mgp.default_policy = DefaultPolicy::OptOut;
-    let kernel = Kernel::builder().local_with("clock", mgp, clock).build().await.unwrap();
+    let striking = || clock().channel("clock.struck", "An hour is over");
+    let kernel = kernel_with("clock", striking).await;
     becomes(&kernel, ServerState::Connected).await;
     let client = TestClient::new(kernel.server()).await;
     let other = client.events().subscribe(["other.*"]).await.unwrap();
@@ -456,12 +460,8 @@ async fn a_server_is_not_idle_while_a_client_is_subscribed_to_its_events() {
 async fn a_server_that_never_answers_delays_one_list_and_no_call_of_another() {
     let text = "[kernel]\nsurface = 'direct'\n[[servers]]\nid = 'hung'\ncommand = 'sleep'\n\
                 args = ['600']\nmgp = { default_policy = 'opt-out' }\n";
-    let clock =
-        || Server::new("clock", "1").tool(Tool::new("now", "The time", || async { "noon" }));
-    let mut mgp = GovernanceConfig::default();
-    mgp.default_policy = DefaultPolicy::OptOut;
-    mgp.risk.insert("now".to_owned(), RiskLevel::Safe);
-    let builder = Kernel::builder().config(Config::parse("mgp.toml", text).unwrap().config);
+    let mgp = open(Isolation::Shared, &["now"]);
+    let builder = Kernel::builder().config(config(text));
     let kernel = builder.local_with("clock", mgp, clock).build().await.unwrap();
     let client = TestClient::new(kernel.server()).await;
     let begun = Instant::now();
@@ -508,8 +508,6 @@ async fn check_announced(kernel: &Kernel) {
 
 #[tokio::test(start_paused = true)]
 async fn the_late_answer_of_a_server_without_tools_is_announced() {
-    let clock =
-        || Server::new("clock", "1").tool(Tool::new("now", "The time", || async { "noon" }));
     let late = || {
         let waits = around(|call, inner: Stack| async move {
             if call.method().as_str() == PromptsList::METHOD {
@@ -519,8 +517,7 @@ async fn the_late_answer_of_a_server_without_tools_is_announced() {
         });
         Server::new("late", "1").prompt(Prompt::new("p", "Asks", || async { "p" })).layer(waits)
     };
-    let mut mgp = GovernanceConfig::default();
-    mgp.default_policy = DefaultPolicy::OptOut;
+    let mgp = open(Isolation::Shared, &[]);
     let builder = Kernel::builder().local_with("clock", mgp.clone(), clock);
     check_announced(&builder.local_with("late", mgp, late).build().await.unwrap()).await;
 }
@@ -552,8 +549,7 @@ async fn a_changed_list_is_announced_although_another_server_never_answers() {
                 .layer(changes)
         }
     };
-    let mut mgp = GovernanceConfig::default();
-    mgp.default_policy = DefaultPolicy::OptOut;
+    let mgp = open(Isolation::Shared, &[]);
     let builder = Kernel::builder().local_with("quick", mgp.clone(), listing("quick", true));
     let builder = builder.local_with("hung", mgp, listing("hung", false));
     let kernel = builder.build().await.unwrap();
@@ -573,10 +569,7 @@ async fn a_changed_list_is_announced_although_another_server_never_answers() {
 async fn the_late_failure_of_a_server_is_announced() {
     let text = "[[servers]]\nid = 'hung'\ncommand = 'sleep'\nargs = ['600']\n\
                 mgp = { default_policy = 'opt-out' }\n";
-    let clock =
-        || Server::new("clock", "1").tool(Tool::new("now", "The time", || async { "noon" }));
-    let mut mgp = GovernanceConfig::default();
-    mgp.default_policy = DefaultPolicy::OptOut;
-    let builder = Kernel::builder().config(Config::parse("mgp.toml", text).unwrap().config);
+    let mgp = open(Isolation::Shared, &[]);
+    let builder = Kernel::builder().config(config(text));
     check_announced(&builder.local_with("clock", mgp, clock).build().await.unwrap()).await;
 }

@@ -215,11 +215,11 @@ impl mgp_lifecycle::Fleet for VisibleFleet {
         accepted.server_id = Some(server.id().to_string());
         let (running, drain) = (server.running(), params.timeout_ms.map(Duration::from_millis));
         accepted.pending_requests = Some(running);
-        // The kernel does not know how long the calls take, so it reports when the drain ends at the latest.
+        // Report when the drain ends at the latest, because the kernel does not know how long the calls take.
         let latest = drain.map_or(MAX_DRAIN, |drain| drain.min(MAX_DRAIN));
         accepted.estimated_drain_ms = Some(if running == 0 { 0 } else { millis(latest) });
-        // The caller's reason is ignored, because after some reasons, e.g. a changed configuration, the server would
-        // be restarted.
+        // Ignore the caller's reason, because after some reasons, e.g. a changed configuration, the server would be
+        // restarted.
         drop(server.begin_operator_stop(drain));
         Some(Ok(accepted))
     }

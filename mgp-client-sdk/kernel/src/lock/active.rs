@@ -1,4 +1,4 @@
-//! The active lock file.
+//! The lock file with which the kernel compares servers and tools, and its changes.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -38,14 +38,18 @@ impl ActiveLock {
     /// Reads the file again; `None` if the lock file does not come from a file. The call blocks.
     pub(crate) fn read_file(&self) -> Option<Result<LockFile, String>> {
         let path = self.path()?;
-        let text = fs::read_to_string(path).map_err(|error| error.to_string());
-        let lock = text.and_then(|text| LockFile::parse(&text));
-        Some(lock.map_err(|error| format!("`{}` is not a lock file: {error}", path.display())))
+        let shown = path.display();
+        let text = fs::read_to_string(path);
+        let text = text.map_err(|error| format!("`{shown}` cannot be read: {error}"));
+        let malformed = |error: String| format!("`{shown}` is not a lock file: {error}");
+        Some(text.and_then(|text| LockFile::parse(&text).map_err(malformed)))
     }
 
-    /// Returns the stamp of the file. The call blocks.
+    /// Returns the length and the modification time of the lock file. The call blocks.
     pub(crate) fn stamp(&self) -> LockStamp {
-        let metadata = fs::metadata(self.path()?).ok()?;
+        // Open the file, because its metadata can be read even if its content cannot. So the stamp changes once an
+        // unreadable file can be read again.
+        let metadata = fs::File::open(self.path()?).and_then(|file| file.metadata()).ok()?;
         Some((metadata.len(), metadata.modified().ok()?))
     }
 
@@ -60,6 +64,8 @@ impl ActiveLock {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use mgp_contract::LockedServer;
 
     use super::*;
@@ -76,5 +82,17 @@ mod tests {
         let changed = active.replace(lock(&[("a", "1"), ("b", "2"), ("d", "1")]));
         assert_eq!(changed.into_iter().collect::<Vec<_>>(), ["b", "c", "d"]);
         assert_eq!(active.current().servers["b"].target, "2");
+    }
+
+    #[test]
+    fn a_lock_file_that_is_missing_is_not_called_malformed() {
+        let folder = mgp_testkit::temp_dir();
+        let path = folder.path().join("mgp.lock");
+        let active = ActiveLock::new(LockFile::new(BTreeMap::new()), Some(path.clone()));
+        let missing = active.read_file().unwrap().unwrap_err();
+        assert!(missing.contains("cannot be read") && active.stamp().is_none(), "{missing}");
+        fs::write(&path, "{}").unwrap();
+        let malformed = active.read_file().unwrap().unwrap_err();
+        assert!(malformed.contains("is not a lock file") && active.stamp().is_some());
     }
 }

@@ -14,7 +14,7 @@ use super::tree;
 /// The maximum number of installed packages that are searched.
 const MAX_INSTALLED: usize = 5000;
 
-/// The arguments of a package runner.
+/// The options of a package runner, i.e. of `npx` or `uvx`, by which the started package is found in its arguments.
 struct Runner {
     /// The options that name the package; the second and further ones name additional packages. Without them, the first
     /// argument that is not an option names the package.
@@ -109,7 +109,7 @@ impl Package {
             _ => return None,
         };
         let (package, beside) = named(args, runner)?;
-        // The argument is the path of a local file, not a package of a registry.
+        // Return nothing if the argument is the path of a local file, and not a package of a registry.
         if package.starts_with(['.', '/']) || cwd.join(&package).is_file() {
             return None;
         }
@@ -266,7 +266,8 @@ fn read_npm(
 /// Returns whether `npx` starts a package from the project's folder `node_modules`, and not from its cache.
 ///
 /// # Errors
-/// The package is in that folder, but a range or tag such as `latest` does not show whether `npx` uses it.
+/// Returns an error if the package is in that folder, but a range or a tag such as `latest` does not show whether `npx`
+/// uses it.
 fn is_local(local: &Path, name: &str, wanted: Option<&str>) -> Result<bool, String> {
     if !local.join(name).join("package.json").is_file() {
         return Ok(false);
@@ -442,14 +443,16 @@ mod tests {
         assert_ne!(both(), before, "each file counts");
     }
 
+    /// Writes a file, and creates its folder if necessary.
+    fn write(path: &Path, text: &str) {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
     #[test]
     fn an_installed_package_has_a_version_and_a_hash_that_follows_its_files() {
         let home = mgp_testkit::temp_dir();
-        let write = |name: &str, text: &str| {
-            let path = home.path().join(name);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
-        };
+        let write = |name: &str, text: &str| write(&home.path().join(name), text);
         let variable = |name: &str| (name == "HOME").then(|| home.path().as_os_str().to_owned());
         let read = |package: Package| package.read(home.path(), &variable);
         let npm = || read(Package::Npm("@a/b".to_owned(), Vec::new()));
@@ -462,7 +465,8 @@ mod tests {
         write(".npm/_npx/0f/node_modules/dependency/index.js", "2");
         assert_ne!(npm().unwrap().hash, first.hash);
 
-        // A folder with another package is another installation.
+        // `npx` installs a package together with another one in a folder of its own, which counts as another
+        // installation.
         write(".npm/_npx/00/package.json", r#"{"_npx":{"packages":["x","@a/b"]}}"#);
         write(".npm/_npx/00/node_modules/@a/b/package.json", r#"{"version":"1.0.0"}"#);
         assert_eq!(npm().unwrap().version, "1.2.3");
@@ -497,11 +501,7 @@ mod tests {
     #[test]
     fn a_package_of_the_project_counts_only_if_npx_starts_it() {
         let home = mgp_testkit::temp_dir();
-        let write = |name: &str, text: &str| {
-            let path = home.path().join(name);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
-        };
+        let write = |name: &str, text: &str| write(&home.path().join(name), text);
         let variable = |name: &str| (name == "HOME").then(|| home.path().as_os_str().to_owned());
         let version = |spec: &str| {
             let read = Package::Npm(spec.to_owned(), Vec::new()).read(home.path(), &variable);

@@ -10,7 +10,7 @@ use sha2::{Digest as _, Sha256};
 /// The maximum total size of the files of a folder, in bytes.
 const MAX_BYTES: u64 = 1 << 30;
 
-/// The maximum number of files and folders below a folder.
+/// The maximum number of files and folders in a folder that is hashed.
 const MAX_FILES: usize = 100_000;
 
 /// The names of the folders that programs write while they run, which are not part of a hash.

@@ -1,7 +1,5 @@
 //! Manifests of servers that are not started yet (proposal 1).
 
-use std::path::Path;
-
 use mgp_discovery::{ServerConfig, read_manifest};
 use mgp_security::Inspection;
 use mgp_toolindex::{ServerEntry, ToolEntry};
@@ -22,15 +20,11 @@ use crate::lock::{ActiveLock, check_definition};
 /// # Errors
 /// The reason why the manifest cannot be used.
 pub(crate) fn index_file(context: &FleetContext, config: &ServerConfig) -> Result<bool, String> {
-    config.manifest.as_ref().map_or(Ok(false), |file| index(context, config, file))
-}
-
-/// Puts the tools into the index; returns `false` if some are left out because the server must list them.
-fn index(context: &FleetContext, config: &ServerConfig, file: &Path) -> Result<bool, String> {
+    let Some(file) = &config.manifest else { return Ok(false) };
     let manifest = read_manifest(file).map_err(|error| error.to_string())?;
     let definitions = context.governance.definitions();
     if manifest.tools.iter().any(|tool| definitions.is_pinned(&config.id, &tool.name)) {
-        // The server's own definitions, which the index may have, are used until the server lists its tools again.
+        // Keep the server's own definitions, which the index may have, until the server lists its tools again.
         return Ok(false);
     }
     let mut entry = ServerEntry::new(config.id.as_str())
@@ -79,7 +73,7 @@ fn reviewed(
     }
     match Inspection::of(&definition).findings().iter().find(|finding| finding.blocks()) {
         Some(finding) => Err(finding.to_string()),
-        // The tool counts as dangerous until the server lists it, whatever the file claims.
+        // Treat the tool as dangerous until the server lists it, whatever the file claims.
         None => Ok(ToolEntry::from(tool).security(ToolSecurity::new(RiskLevel::Dangerous))),
     }
 }

@@ -17,7 +17,7 @@ pub(crate) fn add_hop(cx: &Context, server: &ServerId, reply: &Reply) -> Result<
     if !cx.caller.has(Extension::Provenance) {
         return Ok(());
     }
-    // The result may contain hops already, because the server may itself be a kernel.
+    // Keep the hops that the result contains already, because the server may itself be a kernel.
     let meta = super::read_meta(reply);
     let read = ProvenanceHops::read(meta.as_ref()).ok().flatten();
     let mut hops = read.unwrap_or_default();

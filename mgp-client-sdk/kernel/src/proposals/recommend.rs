@@ -29,10 +29,9 @@ const MAX_NEEDS: usize = 8;
 /// The maximum length of the need that a request for recommendations states, in bytes.
 const MAX_NEED_BYTES: usize = 2000;
 
-/// The minimum share of the need's words in a server's entry with which the server is recommended even if its score is
-/// low.
+/// A server is recommended even with a low score if its entry contains at least this share of the words of the need.
 const MIN_COVERAGE: f32 = 0.3;
-/// The minimum search score with which a server is recommended even if its entry contains few of the need's words.
+/// A server is recommended even if its entry contains few words of the need if it has at least this search score.
 const MIN_SCORE: f32 = 0.68;
 
 /// The servers of a registry, with a search index of their own. This handle is cheap to clone.
@@ -55,14 +54,10 @@ impl Recommender {
             let servers = read_registry(&file).map_err(|error| error.to_string())?;
             Registry::new(servers).map_err(|error| error.to_string())
         });
-        match read.await {
-            Ok(Ok(registry)) => Self(Some(Arc::new(registry))),
-            Ok(Err(error)) => {
-                tracing::error!(%error, "registry not read; no servers are recommended");
-                Self::default()
-            }
+        match read.await.unwrap_or_else(|error| Err(error.to_string())) {
+            Ok(registry) => Self(Some(Arc::new(registry))),
             Err(error) => {
-                tracing::error!(%error, "registry not indexed; no servers are recommended");
+                tracing::error!(error, "registry not read; no servers are recommended");
                 Self::default()
             }
         }
@@ -72,7 +67,7 @@ impl Recommender {
     async fn recommend(&self, need: &str, most: usize) -> Vec<ServerRecommendation> {
         let Some(registry) = self.0.clone() else { return Vec::new() };
         let need = mgp_types::clip(need, MAX_NEED_BYTES);
-        // A search blocks for up to some milliseconds, so it runs on a thread for blocking work.
+        // Search on a thread for blocking work, because a search blocks for up to some milliseconds.
         let found = tokio::task::spawn_blocking(move || registry.find(&need, most)).await;
         found.unwrap_or_default()
     }

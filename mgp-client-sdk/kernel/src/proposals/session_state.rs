@@ -18,8 +18,8 @@ use mgp_types::{RpcError, random_name};
 /// sessions is dropped.
 const MAX_SESSIONS: usize = 1024;
 
-/// The maximum size of all states in bytes; beyond it, the least recently used sessions of the owner with the largest
-/// states are dropped.
+/// The maximum size of all states in bytes; beyond it, the owner whose states are largest in total loses its least
+/// recently used sessions.
 const MAX_BYTES: usize = 32 * 1024 * 1024;
 
 /// The states that servers returned, for each session of a caller. This handle is cheap to clone.
@@ -108,7 +108,7 @@ impl OpenSession {
                 _ => return Ok(()),
             },
             Err(error) => {
-                // The caller's token remains valid for the other servers.
+                // Forget the state of this server only: the caller's token remains valid for the other servers.
                 if let Some(token) = self.token.filter(|_| SessionState::is_invalidated(error)) {
                     self.states.0.lock().forget(&token, &self.server);
                 }

@@ -122,17 +122,29 @@ async fn value(
     let reader = broker.reader(known)?.max_bytes(*left);
     let bytes = reader.read_to_end().await.map_err(|error| unreadable(&error))?;
     *left -= bytes.len() as u64;
+    argument(form, &known.reference.mime_type, bytes)
+}
+
+/// Returns data of this media type as the value of an argument.
+fn argument(form: Form, mime_type: &str, bytes: Vec<u8>) -> Result<Payload, RpcError> {
     let text = match form {
         Form::Base64 => Err(bytes),
         _ => String::from_utf8(bytes).map_err(std::string::FromUtf8Error::into_bytes),
     };
     match (form, text) {
-        (Form::Json, Ok(text)) if known.reference.mime_type.starts_with("application/json") => {
-            Payload::parse(text)
-        }
+        (Form::Json, Ok(text)) if is_json(mime_type) => Payload::parse(text).map_err(|error| {
+            let what = "the data are not JSON, although their type is `application/json`";
+            RpcError::invalid_params(format!("{what}: {}", error.message())).because(error)
+        }),
         (_, Ok(text)) => Payload::of(&text),
         (_, Err(bytes)) => Payload::of(&BASE64_STANDARD.encode(bytes)),
     }
+}
+
+/// Returns whether a media type is that of one JSON value; that of JSON lines is not.
+fn is_json(mime_type: &str) -> bool {
+    let essence = mime_type.split(';').next().unwrap_or_default();
+    essence.trim().eq_ignore_ascii_case("application/json")
 }
 
 #[cfg(test)]
@@ -152,5 +164,20 @@ mod tests {
             let property: Property = serde_json::from_str(schema).unwrap();
             assert_eq!(property.form(), expected, "{schema}");
         }
+    }
+
+    #[test]
+    fn only_data_of_the_type_of_json_are_parsed() {
+        let json = |mime_type: &str, data: &str| argument(Form::Json, mime_type, data.into());
+        for (mime_type, data, expected) in [
+            ("application/json", "[1]", "[1]"),
+            ("Application/JSON; charset=utf-8", "[1]", "[1]"),
+            ("application/jsonl", "1\n2", r#""1\n2""#),
+            ("text/csv", "1,2", r#""1,2""#),
+        ] {
+            assert_eq!(json(mime_type, data).unwrap().as_str(), expected, "{mime_type}");
+        }
+        let refused = json("application/json", "1\n2").unwrap_err();
+        assert_eq!(refused.code(), mgp_types::ErrorCode::INVALID_PARAMS, "{refused}");
     }
 }

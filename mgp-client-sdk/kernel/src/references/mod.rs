@@ -57,7 +57,7 @@ struct Broker {
 
 mgp_types::opaque_debug!(References);
 
-/// A reference as a caller names it in a call.
+/// The part of a call that names a reference.
 #[derive(Debug, Deserialize)]
 struct NamedReference {
     ref_id: String,
@@ -280,7 +280,8 @@ impl Broker {
     /// Returns a reader of the data that also verifies its size and checksum.
     fn reader(&self, known: &KnownReference) -> Result<ReferenceReader, RpcError> {
         let sha256 = known.reference.checksum.as_ref().map(Checksum::to_sha256).transpose()?;
-        // The URL for servers can lead through a proxy, or to a name that only they can resolve.
+        // Read from the kernel's own address, because the URL for servers can lead through a proxy, or to a host name
+        // that only the servers can resolve.
         let path = known.url.strip_prefix(self.server.base_url()).unwrap_or_default();
         let reader = ReferenceReader::new(format!("{}{path}", self.own_url), Arc::clone(&self.own));
         Ok(reader.expect(known.reference.size_bytes, sha256))

@@ -36,7 +36,8 @@ pub(super) struct KnownReference {
     pub(super) bytes: usize,
     /// The id of the data at the kernel's server for references.
     pub(super) id: String,
-    /// The URL of the data at that server; the same for each call, so that confirmations and keys of calls stay valid.
+    /// The URL of the data at the kernel's server for references. It is the same for each call that names the
+    /// reference, so that confirmations and idempotency keys of calls stay valid.
     pub(super) url: String,
     pub(super) expires_at: Instant,
 }
@@ -113,7 +114,7 @@ fn next_to_drop(all: &[KnownReference], new: &KnownReference) -> Option<usize> {
         used.iter().max_by_key(|(_, used)| **used).map(|(owner, _)| (*owner).clone())
     };
     let own = |used: &HashMap<&Principal, usize>| used.get(&new.owner).copied().unwrap_or_default();
-    // A reference without bytes in memory makes no room for data.
+    // Drop only references with bytes in memory, because others make no room for data.
     let (owner, min_bytes) = if own(&bytes) + new.bytes > MAX_CALLER_BYTES {
         (Some(new.owner.clone()), 1)
     } else if bytes.values().sum::<usize>() + new.bytes > MAX_BYTES {

@@ -10,14 +10,14 @@ use mgp_types::sync::Mutex;
 use super::part::{Limits, Part, first_part};
 use crate::server_answer::is_too_deep;
 
-/// A sink that passes chunks on to another one until the limits of the result are reached.
+/// A sink that passes chunks on to another sink until the limits of the result are reached.
 struct CappedChunks {
     inner: Arc<dyn Sink>,
     /// The limits that remain for further chunks; `None` once a chunk did not fit.
     room: Mutex<Option<Limits>>,
 }
 
-/// Makes a call pass on its chunks only up to these limits.
+/// Makes a call pass on its chunks only until these limits are reached.
 pub(super) fn cap(call: &mut Call, limits: Limits) {
     let outlet = std::mem::take(&mut call.cx_mut().outlet);
     let room = Mutex::new(Some(limits));
@@ -49,8 +49,8 @@ impl Sink for CappedChunks {
         match item {
             OutletItem::Chunk(chunk) => match self.fitting(&chunk) {
                 Some(chunk) => self.inner.send(OutletItem::Chunk(chunk)),
-                // Chunks beyond the limit are dropped, not refused, so the tool continues to run. The caller can read
-                // its complete result in parts.
+                // Drop chunks beyond the limit instead of refusing them, so that the tool continues to run. The caller
+                // can read its complete result in parts.
                 None => Box::pin(std::future::ready(Ok(()))),
             },
             item => self.inner.send(item),

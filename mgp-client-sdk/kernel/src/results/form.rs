@@ -9,13 +9,13 @@ use serde::de::IgnoredAny;
 use super::json_scanner::JsonScanner;
 use crate::server_answer::{is_value, without_nulls};
 
-/// The member of a result with its content blocks.
+/// The name of the member of a result that contains its content blocks.
 const CONTENT: &str = "content";
 
-/// The member of a result for metadata.
+/// The name of the member of a result that contains its metadata.
 const META: &str = "_meta";
 
-/// The member of a result that marks a failed call.
+/// The name of the member of a result that marks a failed call.
 const IS_ERROR: &str = "isError";
 
 /// Returns a server's result of a call in the form that hosts expect. If it has no content, an empty list is added; a
@@ -65,7 +65,7 @@ fn behind_texts(text: &str) -> Option<&[u8]> {
     Some(result.rest())
 }
 
-/// Returns whether hosts can certainly read a result.
+/// Returns whether a result has a form that hosts can certainly read.
 fn is_readable(text: &str) -> bool {
     let mut has_content = false;
     let scanned = JsonScanner::new(text).object(|name, value| match name {

@@ -2,7 +2,7 @@
 
 use memchr::memchr;
 
-/// A position in JSON that is known to be valid; not every fault of other text is found.
+/// A position in a text that is known to be valid JSON. In any other text, the scanner does not find every fault.
 ///
 /// Names and strings are returned as they are written, with their escapes.
 pub(super) struct JsonScanner<'a>(&'a [u8]);

@@ -184,9 +184,13 @@ impl Results {
                 part.rest.push(Rest::new(ContentBlock::text(whole.as_str())));
             }
         }
-        if part.rest.is_empty() && whole.is_none() {
+        if part.rest.is_empty() {
             result.content = part.shown;
-            return Ok(remove_long_members(&mut result, limits).then_some(result));
+            if whole.is_some() {
+                result.content.push(ContentBlock::text(CUT_NOTE));
+            }
+            let is_shorter = remove_long_members(&mut result, limits) || whole.is_some();
+            return Ok(is_shorter.then_some(result));
         }
         let left = count_left(&part.rest, Position::default());
         let had_rest = self.0.store.has(owner);
@@ -251,6 +255,10 @@ impl Results {
 const READ_MORE_SCHEMA: &str =
     r#"{"type":"object","properties":{"handle":{"type":"string"}},"required":["handle"]}"#;
 
+/// The note after a result whose structured content is cut and whose text has all of it.
+const CUT_NOTE: &str =
+    "[mgp: the structured content of the result is too long and is cut; its text is complete.]";
+
 fn size(max: Option<u64>) -> usize {
     max.map_or(usize::MAX, |max| usize::try_from(max).unwrap_or(usize::MAX))
 }
@@ -289,7 +297,7 @@ fn note((text, data): (usize, usize), handle: Option<&str>, is_structured: bool)
     if is_structured {
         note.push_str("; its structured content is cut");
     }
-    // Writing to a text cannot fail.
+    // Ignore the result, because writing to a text cannot fail.
     let _ = write!(note, "; {text} bytes of text");
     if data > 0 {
         let _ = write!(note, " and {data} bytes of images or other data");

@@ -50,7 +50,7 @@ pub(super) struct Position {
     pub(super) is_plain: bool,
 }
 
-/// The first part of a result, and the rest of the result.
+/// The first part of a result, which is sent to the caller, and the rest of the result.
 #[derive(Debug, Default)]
 pub(super) struct Part {
     pub(super) shown: Vec<ContentBlock>,
@@ -135,7 +135,7 @@ pub(super) fn next_part(
         let size = measure(&one.block);
         let room = if size.kind == Kind::Text { &mut text_room } else { &mut data_room };
         let Some(text) = one.text() else {
-            // A block that does not fit begins the next part; if it exceeds the limit by itself, it is a part alone.
+            // End the part before a block that does not fit; a block that exceeds the limit by itself is a part alone.
             if size.counted() > *room && !shown.is_empty() {
                 break;
             }
@@ -160,7 +160,7 @@ pub(super) fn next_part(
 
 /// Returns the next part of a text, the position of its end, and whether the text is read by lines from there on.
 fn next_text(one: &Rest, text: &str, at: Position, room: usize) -> (String, usize, bool) {
-    // A caller could have invented the position, so move it to the beginning of a character.
+    // Move the position to the beginning of a character, because a caller could have invented it.
     let from = text.floor_char_boundary(at.offset);
     if one.is_list
         && !at.is_plain
@@ -186,12 +186,12 @@ struct Size {
     /// The kind of the block, which determines its limit.
     kind: Kind,
     len: usize,
-    /// The size of the other members, as far as it is counted.
+    /// The number of bytes of the block's other members (all but its text or data) that count towards the limit.
     other: usize,
 }
 
 impl Size {
-    /// Returns the size that counts towards the limit.
+    /// Returns the number of bytes that count towards the limit of the block's kind.
     fn counted(self) -> usize {
         self.len.saturating_add(self.other)
     }
@@ -248,7 +248,7 @@ pub(super) fn json_len(value: &impl Serialize) -> usize {
     }
 
     let mut counter = Counter(0);
-    // A value that cannot be written is not sent either.
+    // Ignore an error, because a value that cannot be written as JSON is not sent either.
     let _ = serde_json::to_writer(&mut counter, value);
     counter.0
 }

@@ -30,7 +30,7 @@ fn shrink(value: &str, max: usize, depth: usize) -> String {
         [b'"', ..] => shrink_text(value, max),
         [b'[', ..] => shrink_list(value, max, depth),
         [b'{', ..] => shrink_object(value, max, depth),
-        // A number has no shorter form.
+        // Keep a number, because it has no shorter form.
         _ => None,
     };
     shorter.unwrap_or_else(|| value.to_owned())
@@ -45,7 +45,7 @@ fn shrink_text(value: &str, max: usize) -> Option<String> {
         if shorter.len() <= max || room <= 1 {
             return Some(shorter);
         }
-        // The shortened text can still be too long, because escaped characters need more space; try half the length.
+        // Try half the length if the shortened text is still too long, because escaped characters need more space.
         room /= 2;
     }
 }
@@ -76,7 +76,7 @@ fn shrink_object(value: &str, max: usize, depth: usize) -> Option<String> {
         return Some("{}".to_owned());
     }
     let Members(mut members) = serde_json::from_str(value).ok()?;
-    // Members are omitted only if not even the shortest forms of all members fit.
+    // Omit members only if not even the shortest forms of all members fit.
     let (mut names, mut shortest) = (2, 0);
     let fits = members.iter().take_while(|(name, value)| {
         shortest += value.get().len().min(MIN_VALUE);

@@ -23,7 +23,7 @@ const MAX_BYTES: usize = 64 << 20;
 /// The minimum number of bytes counted per entry, which limits the number of entries.
 const MIN_ENTRY_BYTES: usize = 1024;
 
-/// The rests of results, by their ids.
+/// The stored rests of long results, by their ids.
 #[derive(Debug, Default)]
 pub(super) struct RestStore(Mutex<HashMap<String, StoredRest>>);
 
@@ -76,25 +76,54 @@ impl RestStore {
     }
 }
 
-/// Removes old rests until a new rest of this size fits: rests of its owner if the owner has too many bytes, or else
-/// rests of the principal with the most bytes.
+/// The stored rests of a principal, the oldest last.
+#[derive(Default)]
+struct Share<'a> {
+    bytes: usize,
+    rests: Vec<(Instant, &'a str, usize)>,
+}
+
+/// Removes old rests until a new rest of this size fits.
 fn make_room(table: &mut HashMap<String, StoredRest>, owner: &Principal, bytes: usize) {
+    for id in surplus(table, owner, bytes) {
+        table.remove(&id);
+    }
+}
+
+/// Returns the ids of the old rests that take the room of a new rest of this size: rests of its owner if the owner has
+/// too many bytes, or else rests of the principal with the most bytes.
+fn surplus(table: &HashMap<String, StoredRest>, owner: &Principal, bytes: usize) -> Vec<String> {
+    let mut total = bytes + table.values().map(|stored| stored.bytes).sum::<usize>();
+    let own = table.values().filter(|stored| stored.owner == *owner);
+    let own = bytes + own.map(|stored| stored.bytes).sum::<usize>();
+    if own <= MAX_PRINCIPAL_BYTES && total <= MAX_BYTES {
+        return Vec::new();
+    }
+    // Sort the rests only once: there may be tens of thousands, and other callers wait for the lock of the table.
+    let mut shares: HashMap<&Principal, Share<'_>> = HashMap::new();
+    for (id, stored) in table {
+        let share = shares.entry(&stored.owner).or_default();
+        share.bytes += stored.bytes;
+        share.rests.push((stored.stored_at, id.as_str(), stored.bytes));
+    }
+    for share in shares.values_mut() {
+        share.rests.sort_unstable_by(|one, other| other.cmp(one));
+    }
+    let has_too_many = |share: &Share<'_>| share.bytes + bytes > MAX_PRINCIPAL_BYTES;
+    let mut ids = Vec::new();
     loop {
-        let mut used: HashMap<&Principal, usize> = HashMap::new();
-        for stored in table.values() {
-            *used.entry(&stored.owner).or_default() += stored.bytes;
-        }
-        let is_full = used.values().sum::<usize>() + bytes > MAX_BYTES;
-        let largest = used.iter().max_by_key(|(_, bytes)| **bytes).map(|(owner, _)| *owner);
-        let of = if used.get(owner).is_some_and(|used| used + bytes > MAX_PRINCIPAL_BYTES) {
-            Some(owner)
+        let share = if shares.get(owner).is_some_and(has_too_many) {
+            shares.get_mut(owner)
+        } else if total > MAX_BYTES {
+            shares.values_mut().max_by_key(|share| share.bytes)
         } else {
-            largest.filter(|_| is_full)
+            None
         };
-        let of = table.iter().filter(|(_, stored)| Some(&stored.owner) == of);
-        let oldest = of.min_by_key(|(_, stored)| stored.stored_at).map(|(id, _)| id.clone());
-        let Some(oldest) = oldest else { return };
-        table.remove(&oldest);
+        let Some(share) = share else { return ids };
+        let Some((_, oldest, length)) = share.rests.pop() else { return ids };
+        share.bytes -= length;
+        total -= length;
+        ids.push(oldest.to_owned());
     }
 }
 
@@ -139,5 +168,25 @@ mod tests {
         }
         let bytes: usize = store.0.lock().values().map(|stored| stored.bytes).sum();
         assert!(bytes <= MAX_BYTES && has("bob", &bob), "{bytes}");
+    }
+
+    #[test]
+    fn one_long_rest_takes_the_place_of_very_many_short_ones_at_once() {
+        let store = RestStore::default();
+        let ann = Principal::local().agent("ann");
+        let shorts = MAX_PRINCIPAL_BYTES / MIN_ENTRY_BYTES;
+        for _ in 0..shorts {
+            let rest = vec![Rest::new(ContentBlock::text("x"))];
+            let (owner, id) = (ann.clone(), store.0.lock().len().to_string());
+            let (stored_at, rest) = (Instant::now(), Arc::new(rest));
+            let (bytes, expires_at) = (MIN_ENTRY_BYTES, stored_at + KEEP);
+            let stored = StoredRest { owner, rest, bytes, stored_at, expires_at };
+            store.0.lock().insert(id, stored);
+        }
+        let begun = Instant::now();
+        assert!(store.insert(&ann, rest(15), KEEP).unwrap().is_some());
+        assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+        let left = store.0.lock().len();
+        assert!((900..=1025).contains(&left), "{left}");
     }
 }

@@ -39,8 +39,8 @@ struct Content {
 }
 
 impl FileTokens {
-    /// Creates a store at a path. The file is created with the first entry, and so is its folder (on Unix with mode
-    /// 0700).
+    /// Creates a store at a path. The file is created with the first entry; its folder is created when it is needed (on
+    /// Unix with mode 0700).
     pub fn at(path: impl Into<PathBuf>) -> Self {
         Self { file: PrivateFile::new(path, MAX_FILE_BYTES) }
     }
@@ -102,7 +102,11 @@ impl TokenStore for FileTokens {
         let until = Instant::now() + RENEWAL_LOCK_TIMEOUT;
         loop {
             let name = name.clone();
-            if let Some(turn) = self.run(move |file| Ok(file.try_lock(&name)?)).await? {
+            let turn = self.run(move |file| {
+                create_folder(file.path())?;
+                Ok(file.try_lock(&name)?)
+            });
+            if let Some(turn) = turn.await? {
                 return Ok(RenewalLock::new(turn));
             }
             if Instant::now() >= until {
@@ -200,6 +204,13 @@ mod tests {
             writer.await.unwrap().unwrap();
         }
         assert_eq!(read(&PrivateFile::new(file_in(&folder), MAX_FILE_BYTES)).unwrap().0.len(), 20);
+    }
+
+    #[tokio::test]
+    async fn a_renewal_is_locked_before_the_first_entry_is_saved() {
+        let parent = temp_dir();
+        let tokens = FileTokens::at(file_in(&parent.path().join("logins")));
+        drop(tokens.lock_renewal("https://s.example/mcp", "a").await.unwrap());
     }
 
     #[cfg(unix)]

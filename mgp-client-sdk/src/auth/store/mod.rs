@@ -189,14 +189,14 @@ pub enum TokenStoreError {
 }
 
 impl TokenEntry {
-    /// Creates an empty entry.
+    /// Creates the entry of a server and an issuer, without a registration and without tokens.
     pub fn new(server: impl Into<String>, issuer: impl Into<String>) -> Self {
         let (server, issuer) = (server.into(), issuer.into());
         Self { server, issuer, metadata: None, registration: None, key: None, tokens: None }
     }
 }
 
-/// The entries, in the order in which they were saved.
+/// The entries of a token store, in the order in which they were saved.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 struct Entries(Vec<TokenEntry>);

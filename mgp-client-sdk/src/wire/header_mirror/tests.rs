@@ -13,7 +13,7 @@ const MINUTE: Duration = Duration::from_mins(1);
 const VALID: &str = r#"{"name":"valid","inputSchema":{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"}}}}"#;
 const INVALID: &str = r#"{"name":"invalid","inputSchema":{"type":"object","properties":{"score":{"type":"number","x-mcp-header":"Score"}}}}"#;
 
-/// A server with two pages of tools that records the headers of the calls.
+/// Returns a server with two pages of tools. It counts the requests for lists, and records the headers of the calls.
 fn server(lists: &Arc<AtomicUsize>, calls: &Arc<Mutex<Vec<String>>>) -> Stack {
     let (lists, calls) = (Arc::clone(lists), Arc::clone(calls));
     Stack::from_fn(move |call: Call| {

@@ -19,7 +19,7 @@ impl World {
     /// Sends a request that needs scopes, as the HTTP transport does: again after each refusal that was handled.
     pub(crate) async fn call(&self, oauth: &OAuth, needs: &str) -> Result<String, RpcError> {
         for times in 1..=32 {
-            // Proofs do not cover the query.
+            // The URL has a query, to show that proofs do not cover it.
             let url = format!("{SERVER}?key=value");
             let shown = oauth.for_request(RequestTarget::new("POST", &url)).await?;
             let header = shown.headers.iter().find(|(name, _)| *name == "dpop");

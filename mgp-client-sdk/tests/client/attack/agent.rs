@@ -127,7 +127,7 @@ async fn a_confirmation_is_valid_for_its_own_call_only() {
     let mut late = raw::modern(&restarted, mallory());
     assert_ne!(code(&late.ask("tools/call", good.clone()).await), 0);
     assert_eq!(world.ran(), 0);
-    // The call itself still runs, once.
+    // The call that the person confirmed still runs, but only once.
     assert_eq!(code(&agent.ask("tools/call", good.clone()).await), 0);
     assert_ne!(code(&agent.ask("tools/call", good).await), 0);
     assert_eq!(world.ran(), 1);

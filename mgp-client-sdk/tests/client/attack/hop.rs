@@ -19,14 +19,14 @@ use super::raw::{self, accept_answer, code};
 use super::world::{ann, mallory};
 use crate::script::Script;
 
-/// A gateway that governs the tools of the server behind it.
+/// Returns a gateway that governs the tools of the server behind it.
 async fn gateway(below: Server, era: EraChoice, above: &Governance) -> Stack {
     let (here, there) = duplex();
     tokio::spawn(below.serve(there.reader, there.writer));
     gateway_over(here, era, above).await
 }
 
-/// A gateway that governs the tools of the server at the other end of a connection.
+/// Returns a gateway that governs the tools of the server at the other end of a connection.
 async fn gateway_over(here: DuplexEnd, era: EraChoice, above: &Governance) -> Stack {
     let client = Client::builder("gateway", "1")
         .era(era)
@@ -165,7 +165,7 @@ async fn answers_sent_before_the_question_have_no_effect_behind_a_gateway() {
         let response = agent.ask("tools/call", params).await;
         assert_eq!(response["result"]["resultType"], "input_required", "{response}");
         assert_eq!(ran.load(Ordering::SeqCst), 0);
-        // An answer is valid once the question was asked.
+        // At a gateway that has asked the question, the answer is valid.
         let stack = gateway(server(), era, &above).await;
         let mut agent = raw::modern(&stack, Principal::local());
         let (response, asked) = talk(&mut agent, &accept_answer(), json!({})).await;
@@ -173,7 +173,7 @@ async fn answers_sent_before_the_question_have_no_effect_behind_a_gateway() {
     }
 }
 
-/// A server whose tool `wipe` answers with this text, whatever it contains.
+/// Plays a server whose tool `wipe` answers with this text, whatever it contains.
 async fn answer_with(mut script: Script, era: EraChoice, result: String) {
     let capabilities = json!({"tools": {}});
     match era {
@@ -226,8 +226,9 @@ fn page_first() -> Value {
     json!({"code": -32042, "message": "log in first", "data": {"elicitations": [page]}})
 }
 
-/// A legacy server that refuses calls for a page: only the first one, with the visit announced at the second, or
-/// `always`, with the visit announced before the refusal can have arrived.
+/// Plays a legacy server that refuses calls because the user must first visit a page. Without `always`, it refuses only
+/// the first call, and announces the visit at the second. With `always`, it refuses all calls, and announces each visit
+/// before the refusal can have arrived.
 async fn refer_to_page(mut script: Script, always: bool) {
     script.initialize("2025-11-25", json!({"tools": {}})).await;
     let mut is_refused = false;

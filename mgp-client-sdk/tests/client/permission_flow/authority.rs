@@ -85,7 +85,7 @@ impl TestAuthority {
         decision
     }
 
-    /// A client with this authority, of a server with the id `files`.
+    /// Returns the builder of a client with this authority, for a server with the id `files`.
     pub(crate) fn client(&self) -> ClientBuilder {
         self.over(Client::builder("test", "1"))
     }

@@ -85,7 +85,8 @@ async fn expired_grants_are_not_carried_as_granted() {
 
 #[tokio::test]
 async fn a_server_that_reads_grants_of_later_revisions_learns_what_was_granted() {
-    // Such a server grants nothing to a call without this member, and does not know the request `mgp/permission/grant`.
+    // A server of a later revision grants nothing to a call without the member `dev.cloto/mgp/grants`, and does not
+    // know the request `mgp/permission/grant`.
     let authority = TestAuthority::new(&[("camera", Approved)]);
     let (end, mut script) = Script::new();
     let connecting = authority.client().era(EraChoice::Modern).connect(end.reader, end.writer);

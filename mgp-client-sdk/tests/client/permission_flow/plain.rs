@@ -1,4 +1,4 @@
-//! A peer that does not support the extension must receive the same bytes as without it.
+//! A peer that does not support the extension for permissions must receive the same bytes as from a client without it.
 
 use mgp_client_sdk::Client;
 use mgp_types::mgp::GrantDecision::Approved;
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::authority::TestAuthority;
 use crate::script::Script;
 
-/// Everything a client sends after its handshake, while a decision changes.
+/// Returns everything that a client sends after its handshake, while a decision changes.
 async fn received(client: Client, mut script: Script, authority: &TestAuthority) -> Vec<String> {
     authority.set("shell.execute", None);
     authority.set("shell.execute", Some(Approved.into()));

@@ -72,7 +72,8 @@ async fn a_gap_is_closed_by_asking_the_client() {
     forwarding.wait_for(200).await;
     world.until_there(&client, 200).await;
     kill(&client);
-    // The server never gets these events, but they count as sent, as if they had been in the pipe when it was killed.
+    // The killed server never gets these events. They count as sent nevertheless, as if they had been in the pipe when
+    // the server was killed.
     world.write(5).await;
     drop(forwarding);
     world.pretend_reached(205).await;
@@ -127,7 +128,7 @@ async fn a_full_file_refuses_further_events() {
     assert_eq!(stats["total"], 5);
     assert!(stats["refused"].as_u64() >= Some(3));
     client.close().await;
-    // The new process has room for more events in the file, so all events must be delivered now.
+    // The restarted server is not limited to 5 events, so the refused ones must be delivered now.
     let client = world.start(EraChoice::Auto).await;
     let mut forwarding = world.forward(&client);
     forwarding.wait_for(8).await;

@@ -118,8 +118,8 @@ async fn events_are_exported_page_by_page() {
 async fn invalid_queries_are_refused_with_the_reason() {
     let (_world, client, _forwarding) = garden().await;
     for (tool, arguments, expected) in [
-        ("query_audit_log", json!({ "since": "noon" }), "`noon` is no time"),
-        ("query_audit_log", json!({ "cursor": "x" }), "`x` is no cursor"),
+        ("query_audit_log", json!({ "since": "noon" }), "`noon` is not a time"),
+        ("query_audit_log", json!({ "cursor": "x" }), "`x` is not the cursor"),
         ("query_audit_log", json!({ "agent": "x" }), "`agent`: there is no such argument"),
         ("export_audit", json!({ "format": "xml" }), "xml"),
     ] {

@@ -23,7 +23,7 @@ pub(crate) enum Transport {
 
 pub(crate) const TRANSPORTS: [Transport; 2] = [Transport::Stream, Transport::Http];
 
-/// A server with a tool for each type of question.
+/// Returns a server with a tool for each type of question.
 pub(crate) fn curious() -> Server {
     let delete = Tool::new("delete", "Deletes", |cx: Context| async move {
         let limit = Duration::from_secs(20);

@@ -72,7 +72,7 @@ pub(crate) fn kernel(board: ToolRouter) -> mgp_transport::DuplexEnd {
     here
 }
 
-/// A hop to a server, with gates on its outbound stack.
+/// Returns a hop to a server, with gates on its outbound stack.
 pub(crate) async fn hop<L>(server: Server, config: ClientConfig, gates: L) -> Hop
 where
     L: Layer<Stack>,

@@ -6,7 +6,7 @@ use mgp_types::method::{EventNotification, Notification as _};
 use mgp_types::service::{Call, Method, Params, Reply, Stack};
 use serde_json::json;
 
-/// A server that numbers subscriptions, and sends an event before its answer.
+/// Returns a server that numbers subscriptions, and sends an event before its answer.
 fn old_server() -> Stack {
     Stack::from_fn(|call: Call| async move {
         let answer = match call.method().as_str() {

@@ -7,7 +7,7 @@ use super::run;
 #[test]
 fn health() {
     let expected = "healthy, {\"database\":true}\n\
-        healthy to unhealthy: it says so\n\
+        healthy to unhealthy: it reports this status\n\
         unhealthy to healthy: it answers again\n\
         healthy to unhealthy: it ended\n";
     assert_eq!(run("health_monitor"), expected);

@@ -34,7 +34,7 @@ const PLACES: [(Side, EraChoice); 4] = [
     (Side::Server, EraChoice::Modern),
 ];
 
-/// Creates the tools of a server of files, and counts how often they ran.
+/// The tools of a file server, which count how often they ran.
 #[derive(Clone, Default)]
 struct Files {
     ran: Arc<AtomicUsize>,

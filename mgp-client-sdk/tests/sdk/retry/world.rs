@@ -10,7 +10,7 @@ use mgp_types::mgp::{AccessGrantParams, AuditEvent, RiskLevel};
 use mgp_types::service::{MemoryAudit, Principal};
 use mgp_types::{ErrorCode, Recovery, RpcError};
 
-/// Creates the tools of a shop, and counts how often each of them ran.
+/// The tools of a shop, with the number of runs of each.
 #[derive(Clone, Default)]
 pub(crate) struct Shop(Arc<Mutex<HashMap<String, usize>>>);
 

@@ -1,7 +1,7 @@
 //! Messages as POST requests to a URL; responses are JSON or event streams.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Uri};
@@ -11,7 +11,8 @@ use hyper_rustls::{ConfigBuilderExt as _, HttpsConnector, HttpsConnectorBuilder}
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
-use mgp_types::service::{HeaderPlan, shown_url};
+use mgp_types::service::{HeaderPlan, encode_header, shown_url};
+use mgp_types::sync::Mutex;
 use mgp_types::{RawObject, clip};
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
@@ -24,10 +25,10 @@ use crate::json::{MAX_SHOWN, REVISION};
 /// The time for which later messages wait until the server accepts a notification.
 const ORDER_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The time after which a stream that ended is opened again, if the server names no other.
+/// The delay before a stream that ended is opened again, if the server names no delay.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
-/// The minimum time after which a stream that ended is opened again.
+/// The minimum delay before a stream that ended is opened again.
 const MIN_RETRY_DELAY: Duration = Duration::from_millis(100);
 
 /// The maximum time for the answer to the request that ends a session.
@@ -46,7 +47,7 @@ pub(super) struct Endpoint {
     headers: HeaderMap,
     /// The headers with the session id and the negotiated revision; each request repeats those that the server has set.
     session: Arc<Mutex<HeaderMap>>,
-    /// The arguments that the listed tools want repeated in headers.
+    /// The plans by which arguments of calls are repeated in headers, by the name of the listed tool.
     plans: Arc<Mutex<HashMap<String, HeaderPlan>>>,
     /// The maximum time for each message and its answer; `None` for a relay, whose client has limits of its own.
     timeout: Option<Duration>,
@@ -113,7 +114,7 @@ impl Endpoint {
 
     /// Asks the server to end the session, if it has assigned one. A server may refuse that.
     pub(super) async fn end_session(&self) {
-        let session = self.session().clone();
+        let session = self.session.lock().clone();
         let mut request = Request::delete(self.uri.clone());
         if let Some(headers) = request.headers_mut()
             && session.contains_key("mcp-session-id")
@@ -139,7 +140,7 @@ impl Endpoint {
         let id = message.id().cloned();
         let posted = self.post(message, accepts, &received);
         let outcome = match self.timeout {
-            // The judge has the same limit and reports that the answer is missing.
+            // Report no error here: the judge has the same time limit, and reports that the answer is missing.
             Some(limit) => timeout(limit, posted).await.unwrap_or(Ok(())),
             None => posted.await,
         };
@@ -202,7 +203,7 @@ impl Endpoint {
             .header("accept", "application/json, text/event-stream");
         if let Some(headers) = request.headers_mut() {
             headers.extend(self.headers.clone());
-            headers.extend(self.session().clone());
+            headers.extend(self.session.lock().clone());
             if let Some(value) = value {
                 add_mirrored(headers, value);
                 self.add_arguments(headers, value);
@@ -215,18 +216,19 @@ impl Endpoint {
     async fn listen(&self, received: &mpsc::Sender<Received>) {
         let mut position = Position::default();
         while let Ok(Some(body)) = self.get(position.last_id.as_ref()).await {
-            // A stream that breaks is opened again like one that ends.
+            // Ignore the error of a broken stream, because it is opened again like one that ended.
             let _ = self.read_events(body, &mut position, received).await;
             sleep(position.retry_delay()).await;
         }
     }
 
-    /// Opens an event stream, which continues after an event; returns `None` if the server has no such stream.
+    /// Opens an event stream, which continues after the event `last_id` if there is one. Returns `None` if the server
+    /// has no such stream.
     async fn get(&self, last_id: Option<&HeaderValue>) -> Result<Option<Incoming>, String> {
         let mut request = Request::get(self.uri.clone()).header("accept", "text/event-stream");
         if let Some(headers) = request.headers_mut() {
             headers.extend(self.headers.clone());
-            headers.extend(self.session().clone());
+            headers.extend(self.session.lock().clone());
             if let Some(last_id) = last_id {
                 headers.insert("last-event-id", last_id.clone());
             }
@@ -249,7 +251,7 @@ impl Endpoint {
         let mut position = Position { wanted: id, ..Position::default() };
         loop {
             let read = self.read_events(body, &mut position, received).await;
-            // A stream may break after its answer.
+            // Ignore how the stream ended: it may break after it has delivered the answer.
             if position.is_answered {
                 return Ok(());
             }
@@ -316,7 +318,7 @@ impl Endpoint {
             let schema = RawObject::of(&tool["inputSchema"]).ok();
             let plan = schema.and_then(|schema| HeaderPlan::of(&schema).ok());
             if let (Some(name), Some(plan)) = (tool["name"].as_str(), plan) {
-                self.plans().insert(name.to_owned(), plan);
+                self.plans.lock().insert(name.to_owned(), plan);
             }
         }
         let revision = message.pointer("/result/protocolVersion").and_then(Value::as_str);
@@ -326,7 +328,7 @@ impl Endpoint {
     }
 
     fn remember(&self, name: &'static str, value: HeaderValue) {
-        self.session().insert(name, value);
+        self.session.lock().insert(name, value);
     }
 
     /// Adds the headers that repeat arguments of a modern tool call.
@@ -338,7 +340,7 @@ impl Endpoint {
         let name = message.pointer("/params/name").and_then(Value::as_str).unwrap_or_default();
         let arguments = message.pointer("/params/arguments").map(Value::to_string);
         let arguments = arguments.unwrap_or_else(|| "{}".to_owned());
-        let repeated = self.plans().get(name).and_then(|plan| plan.headers(&arguments).ok());
+        let repeated = self.plans.lock().get(name).and_then(|plan| plan.headers(&arguments).ok());
         let Some(repeated) = repeated else { return };
         for (name, value) in repeated.iter() {
             let name = HeaderName::try_from(format!("mcp-param-{name}"));
@@ -347,26 +349,18 @@ impl Endpoint {
             }
         }
     }
-
-    fn plans(&self) -> std::sync::MutexGuard<'_, HashMap<String, HeaderPlan>> {
-        self.plans.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
-    }
-
-    fn session(&self) -> std::sync::MutexGuard<'_, HeaderMap> {
-        self.session.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
-    }
 }
 
 #[derive(Debug, Default)]
 struct Position<'a> {
-    /// The id of the request whose answer the stream has.
+    /// The id of the request that the stream answers; `None` for a stream that answers no request.
     wanted: Option<&'a Value>,
     is_answered: bool,
     /// The id of the last event, after which the stream is continued.
     last_id: Option<HeaderValue>,
     /// The delay that the server named.
     retry: Option<Duration>,
-    /// The number of streams since the last event.
+    /// The number of streams that ended since the last event was received.
     empty_streams: u32,
 }
 
@@ -395,7 +389,7 @@ impl Position<'_> {
 #[derive(Debug, Default)]
 struct EventBuffer {
     bytes: Vec<u8>,
-    /// The number of bytes in which no event ends.
+    /// The number of bytes at the beginning of `bytes` that were searched already, and in which no event ends.
     searched: usize,
 }
 
@@ -417,7 +411,7 @@ impl EventBuffer {
             Some((self.searched + at, length))
         });
         let Some((end, length)) = found else {
-            // The last two bytes can be the beginning of the end of an event.
+            // Search the last two bytes again, because an end of an event can begin in them.
             self.searched = self.bytes.len().saturating_sub(2);
             return None;
         };
@@ -457,7 +451,9 @@ fn add_mirrored(headers: &mut HeaderMap, message: &Value) {
         ("mcp-name", named.and_then(Value::as_str)),
     ];
     for (name, value) in mirrored {
-        if let Some(Ok(value)) = value.map(HeaderValue::try_from) {
+        // A value that a header cannot have, e.g. a name outside of ASCII, is sent in Base64.
+        let value = value.map(|value| HeaderValue::try_from(&*encode_header(value)));
+        if let Some(Ok(value)) = value {
             headers.insert(name, value);
         }
     }

@@ -96,7 +96,7 @@ impl Explanation {
     fn note(&mut self, line: &str) {
         let text = line.trim();
         let lower = text.to_lowercase();
-        // A line of a stack trace may contain such a word too.
+        // A line of a stack trace (`at …`) may contain such a word too, but does not explain the failure.
         let is_error =
             !lower.starts_with("at ") && ERROR_WORDS.iter().any(|word| lower.contains(word));
         if is_error || (!self.has_error && !text.is_empty()) {

@@ -22,8 +22,9 @@ pub(super) fn write(report: &Report) -> String {
         "<title>{} – MCP and MGP</title><style>{STYLE}</style></head><body>",
         escaped(name)
     );
-    let (word, class) = verdict(report);
-    let _ = write!(out, "<h1>{}: <span class=\"{class}\">{word}</span></h1><p>", escaped(name));
+    let verdict = verdict(report);
+    let _ =
+        write!(out, "<h1>{}: <span class=\"{verdict}\">{verdict}</span></h1><p>", escaped(name));
     let client = report.client.as_ref().map_or_else(String::new, |client| {
         let name = client.name.as_deref().unwrap_or("without a name");
         format!("{name} {}", client.version.as_deref().unwrap_or_default())
@@ -88,20 +89,21 @@ fn write_tier(out: &mut String, report: &Report, tier: Tier) {
 }
 
 pub(super) fn badge(report: &Report) -> String {
-    let (word, _) = verdict(report);
+    let verdict = verdict(report);
     let colour = if report.is_passed() { "#18794e" } else { "#c62a2f" };
     let what = if report.subject.mgp_version.is_some() { "MCP + MGP" } else { "MCP" };
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"150\" height=\"20\" role=\"img\" \
-         aria-label=\"{what}: {word}\"><rect width=\"150\" height=\"20\" rx=\"3\" fill=\"#444\"/>\
+         aria-label=\"{what}: {verdict}\"><rect width=\"150\" height=\"20\" rx=\"3\" fill=\"#444\"/>\
          <rect x=\"85\" width=\"65\" height=\"20\" rx=\"3\" fill=\"{colour}\"/>\
          <g fill=\"#fff\" font-family=\"Verdana,sans-serif\" font-size=\"11\">\
-         <text x=\"8\" y=\"14\">{what}</text><text x=\"95\" y=\"14\">{word}</text></g></svg>\n"
+         <text x=\"8\" y=\"14\">{what}</text><text x=\"95\" y=\"14\">{verdict}</text></g></svg>\n"
     )
 }
 
-fn verdict(report: &Report) -> (&'static str, &'static str) {
-    if report.is_passed() { ("passed", "passed") } else { ("failed", "failed") }
+/// Returns the word for the outcome of a report, which is also the name of its style.
+fn verdict(report: &Report) -> &'static str {
+    if report.is_passed() { "passed" } else { "failed" }
 }
 
 /// Returns text escaped for HTML; control and bidirectional characters are removed.

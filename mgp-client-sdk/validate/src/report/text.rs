@@ -5,6 +5,9 @@ use std::fmt::Write as _;
 use super::{Report, Status, Subject};
 use crate::rule::RuleLevel;
 
+/// The maximum length in bytes of a line about a peer.
+const MAX_SUBJECT: usize = 2_000;
+
 /// Writes the broken rules, and then a table with the counts of the outcomes in each tier.
 pub(super) fn write(report: &Report) -> String {
     let mut out = String::new();
@@ -43,12 +46,14 @@ pub(super) fn write(report: &Report) -> String {
 fn write_subject(out: &mut String, subject: &Subject) {
     let name = subject.name.as_deref().unwrap_or(&subject.target);
     let version = subject.version.as_deref().unwrap_or("without a version");
-    let _ = writeln!(out, "{name} {version}: MCP {}", or_none(&subject.revisions.join(", ")));
-    match &subject.mgp_version {
-        Some(version) => {
-            let _ = writeln!(out, "MGP {version}: {}", or_none(&subject.extensions.join(", ")));
-        }
-        None => out.push_str("no MGP\n"),
+    let mcp = format!("{name} {version}: MCP {}", or_none(&subject.revisions.join(", ")));
+    let mgp = match &subject.mgp_version {
+        Some(version) => format!("MGP {version}: {}", or_none(&subject.extensions.join(", "))),
+        None => "no MGP".to_owned(),
+    };
+    for line in [mcp, mgp] {
+        // The peer chooses these texts, which must not control the terminal.
+        let _ = writeln!(out, "{}", mgp_types::clip(&line, MAX_SUBJECT));
     }
 }
 

@@ -1,4 +1,4 @@
-//! JSON-RPC and the handshake of MCP.
+//! The rules about JSON-RPC and the handshake of MCP.
 
 use std::time::Duration;
 
@@ -44,7 +44,9 @@ fn initialize_result(session: &mut Session) -> Check {
     let info = object(hello, "serverInfo")?;
     text(info, "name")?;
     text(info, "version")?;
-    ensure(LEGACY_REVISIONS.contains(&revision), || format!("`{revision}` is no revision of MCP"))
+    ensure(LEGACY_REVISIONS.contains(&revision), || {
+        format!("`{revision}` is not a revision of MCP")
+    })
 }
 
 /// Sends `initialize` with a revision, and returns the revision of the answer. Returns `None` if the server refuses it
@@ -68,7 +70,7 @@ async fn older_revision(session: &mut Session) -> Check {
     let found = negotiated(session, "2025-03-26").await?;
     let found = found.ok_or("a server of a legacy revision must answer a client of another one")?;
     ensure(LEGACY_REVISIONS.contains(&found.as_str()), || {
-        format!("`{found}` is no revision of MCP")
+        format!("`{found}` is not a revision of MCP")
     })
 }
 
@@ -84,8 +86,7 @@ async fn no_revision(session: &mut Session) -> Check {
     if let Some(params) = params.as_object_mut() {
         params.remove("protocolVersion");
     }
-    session.ask("initialize", params).await?.error("initialize", &[-32602, -32600])?;
-    Ok(())
+    session.ask("initialize", params).await?.check_error("initialize", &[-32602, -32600])
 }
 
 async fn never_modern(session: &mut Session) -> Check {
@@ -121,7 +122,7 @@ async fn text_id(session: &mut Session) -> Check {
 async fn silent_notification(session: &mut Session) -> Check {
     session.listen().await;
     if session.notices.has_dropped() {
-        // Otherwise an answer to the notification would be dropped too.
+        // The notices are full, so an answer to the notification would be dropped too, and the rule could not see it.
         session.notices.clear();
     }
     let before = session.notices.len();
@@ -151,8 +152,7 @@ async fn invalid_request(session: &mut Session) -> Check {
     session
         .answer_to(&id, "a request whose method is a number")
         .await?
-        .error("the request", &[-32600])?;
-    Ok(())
+        .check_error("the request", &[-32600])
 }
 
 async fn parse_error(session: &mut Session) -> Check {

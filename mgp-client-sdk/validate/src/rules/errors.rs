@@ -1,9 +1,9 @@
-//! Errors (MGP §14).
+//! The rules about errors (MGP §14).
 
 use serde_json::{Value, json};
 
 use crate::json::{boolean, object, one_of, shown, text};
-use crate::rule::{Check, ensure, server_rules, skip};
+use crate::rule::{Check, callable_tool, ensure, needs_tools, server_rules, skip};
 use crate::session::{Answer, Session};
 
 server_rules! { Tier3;
@@ -24,9 +24,7 @@ async fn refused(session: &mut Session) -> Result<(i64, Value), crate::rule::Out
     if session.mgp().is_none() {
         return Err(skip("the server does not offer MGP"));
     }
-    if session.capability("tools").is_none() {
-        return Err(skip("the server declares no tools"));
-    }
+    needs_tools(session)?;
     let params = json!({ "name": "no_such_tool_7f3a", "arguments": {} });
     match session.ask("tools/call", params).await? {
         Answer::Error { code, error } => Ok((code, error)),
@@ -73,15 +71,11 @@ async fn base_codes(session: &mut Session) -> Check {
     if session.mgp().is_none() {
         return Err(skip("the server does not offer MGP"));
     }
-    session.ask("does/not/exist", json!({})).await?.error("does/not/exist", &[-32601])?;
-    Ok(())
+    session.ask("does/not/exist", json!({})).await?.check_error("does/not/exist", &[-32601])
 }
 
 async fn bad_arguments(session: &mut Session) -> Check {
-    let Some((name, _)) = session.callable().await? else {
-        return Err(skip("no tool may be called: name one with `--tool`"));
-    };
+    let (name, _) = callable_tool(session).await?;
     let answer = session.ask("tools/call", json!({ "name": name, "arguments": [1] })).await?;
-    answer.error("a call with a list as arguments", &[4000, -32602])?;
-    Ok(())
+    answer.check_error("a call with a list as arguments", &[4000, -32602])
 }

@@ -1,4 +1,4 @@
-//! Events and callbacks (MGP §13).
+//! The rules about events and callbacks (MGP §13).
 
 use serde_json::{Value, json};
 
@@ -52,8 +52,7 @@ async fn unknown_severity(session: &mut Session) -> Check {
     let params = json!({ "channels": ["system.*"], "filter": { "min_severity": "loud" } });
     let answer = session.ask("mgp/events/subscribe", params).await?;
     served(&answer)?;
-    answer.error("mgp/events/subscribe", &[-32602, 4000])?;
-    Ok(())
+    answer.check_error("mgp/events/subscribe", &[-32602, 4000])
 }
 
 async fn unknown_subscription(session: &mut Session) -> Check {
@@ -72,8 +71,7 @@ async fn unknown_subscription(session: &mut Session) -> Check {
 async fn bad_channels(session: &mut Session) -> Check {
     let answer = session.ask("mgp/events/subscribe", json!({ "channels": 7 })).await?;
     served(&answer)?;
-    answer.error("mgp/events/subscribe", &[-32602, 4000])?;
-    Ok(())
+    answer.check_error("mgp/events/subscribe", &[-32602, 4000])
 }
 
 async fn unknown_callback(session: &mut Session) -> Check {

@@ -1,4 +1,4 @@
-//! Extensions of MCP: pages of tools (SEP-1865) and skills (SEP-2640).
+//! The rules about extensions of MCP: pages of tools (SEP-1865) and skills (SEP-2640).
 
 use mgp_types::Sha256Hash;
 use serde_json::{Value, json};
@@ -182,8 +182,7 @@ async fn single(session: &mut Session) -> Check {
 async fn unknown(session: &mut Session) -> Check {
     settings(session)?;
     let params = json!({ "uri": "skill://no-such-skill-7f3a/SKILL.md" });
-    session.ask("skills/get", params).await?.error("an unknown skill", &[-32602])?;
-    Ok(())
+    session.ask("skills/get", params).await?.check_error("an unknown skill", &[-32602])
 }
 
 async fn directories(session: &mut Session) -> Check {
@@ -198,6 +197,5 @@ async fn directories(session: &mut Session) -> Check {
         ensure(has_file, || format!("the folder `{folder}` lacks its `SKILL.md`"))?;
     }
     let params = json!({ "uri": "skill://no-such-skill-7f3a" });
-    session.ask(READ_DIRECTORY, params).await?.error("an unknown directory", &[-32602])?;
-    Ok(())
+    session.ask(READ_DIRECTORY, params).await?.check_error("an unknown directory", &[-32602])
 }

@@ -1,4 +1,4 @@
-//! Resources, prompts, logging, and the output as a whole.
+//! The rules about resources, prompts, logging, and the server's output as a whole.
 
 use serde_json::{Value, json};
 
@@ -39,10 +39,7 @@ async fn served_if_declared(session: &mut Session, capability: &str) -> Check {
         refused @ Answer::Error { .. } if declares => {
             Err(refused.result(&method).err().unwrap_or_default().into())
         }
-        refused @ Answer::Error { .. } => {
-            refused.error(&method, &[-32601])?;
-            Ok(())
-        }
+        refused @ Answer::Error { .. } => refused.check_error(&method, &[-32601]),
     }
 }
 
@@ -100,8 +97,7 @@ async fn unknown_resource(session: &mut Session) -> Check {
     session
         .ask("resources/read", params)
         .await?
-        .error("a read of an unknown resource", &[-32002, -32602])?;
-    Ok(())
+        .check_error("a read of an unknown resource", &[-32002, -32602])
 }
 
 async fn prompts(session: &mut Session) -> Check {
@@ -117,8 +113,7 @@ async fn prompts(session: &mut Session) -> Check {
 async fn unknown_prompt(session: &mut Session) -> Check {
     listed(session, "prompts/list", "prompts").await?;
     let params = json!({ "name": "no_such_prompt_7f3a" });
-    session.ask("prompts/get", params).await?.error("an unknown prompt", &[-32602, 4001])?;
-    Ok(())
+    session.ask("prompts/get", params).await?.check_error("an unknown prompt", &[-32602, 4001])
 }
 
 async fn unknown_level(session: &mut Session) -> Check {
@@ -126,15 +121,14 @@ async fn unknown_level(session: &mut Session) -> Check {
         return Err(skip("the server declares no logging"));
     }
     let answer = session.ask("logging/setLevel", json!({ "level": "loud" })).await?;
-    answer.error("an unknown log level", &[-32602])?;
-    Ok(())
+    answer.check_error("an unknown log level", &[-32602])
 }
 
 async fn only_messages(session: &mut Session) -> Check {
     session.listen().await;
     match session.garbage.first() {
         None => Ok(()),
-        Some(text) => Err(format!("this is no message: {text}").into()),
+        Some(text) => Err(format!("this is not a message: {text}").into()),
     }
 }
 

@@ -1,11 +1,11 @@
-//! Health and shutdown (MGP §11).
+//! The rules about health and shutdown (MGP §11).
 
 use std::time::Duration;
 
 use serde_json::json;
 
 use crate::json::{boolean, number, object, one_of, time};
-use crate::rule::{Check, ensure, server_rules, skip};
+use crate::rule::{Check, callable_tool, ensure, server_rules, skip};
 use crate::session::{Answer, Session};
 
 server_rules! { Tier3;
@@ -37,9 +37,7 @@ async fn ping(session: &mut Session) -> Check {
 }
 
 async fn ping_while_busy(session: &mut Session) -> Check {
-    let Some((name, arguments)) = session.callable().await? else {
-        return Err(skip("no tool may be called: name one with `--tool`"));
-    };
+    let (name, arguments) = callable_tool(session).await?;
     let id = json!("busy-call");
     let call = session.request(&id, "tools/call", json!({ "name": name, "arguments": arguments }));
     session.send(call).await;
@@ -87,19 +85,17 @@ async fn shutdown(session: &mut Session) -> Check {
             Ok(())
         }
         refused @ Answer::Error { .. } => {
-            refused.error("mgp/lifecycle/shutdown", &[1000, 1001])?;
-            Ok(())
+            refused.check_error("mgp/lifecycle/shutdown", &[1000, 1001])
         }
     }
 }
 
 async fn bad_shutdown(session: &mut Session) -> Check {
-    // A server that ignores the invalid `timeout_ms` would stop.
+    // A server that ignores the invalid `timeout_ms` stops, so a server at a URL is not asked.
     may_stop(session)?;
     let params = json!({ "reason": "operator_request", "timeout_ms": "soon" });
     let answer = session.ask("mgp/lifecycle/shutdown", params).await?;
-    answer.error("mgp/lifecycle/shutdown", &[-32602, 1000, 1001, 4000])?;
-    Ok(())
+    answer.check_error("mgp/lifecycle/shutdown", &[-32602, 1000, 1001, 4000])
 }
 
 async fn shutdown_ends(session: &mut Session) -> Check {

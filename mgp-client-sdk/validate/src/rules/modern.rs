@@ -1,16 +1,16 @@
-//! The era without a handshake (2026-07-28).
+//! The rules about the era without a handshake (2026-07-28).
 
 use serde_json::{Value, json};
 
 use crate::json::{number, object, shown, text, texts};
-use crate::rule::{Check, ensure, server_rules, skip};
+use crate::rule::{Check, callable_tool, ensure, needs_tools, server_rules};
 use crate::session::{MODERN, Session};
 
 server_rules! { Mcp;
     "modern.discover", "MCP 2026-07-28 discovery", Must, Modern,
         "`server/discover` names the revisions and capabilities" => discover at_once;
     "modern.discover.cache", "MCP 2026-07-28 caching", Must, Modern,
-        "`server/discover` and lists tell how long they hold, and for whom" => cache_hints;
+        "`server/discover` and lists have `ttlMs` and `cacheScope`" => cache_hints;
     "modern.result_type", "MCP 2026-07-28 results", Must, Modern,
         "each result has a `resultType`" => result_type;
     "modern.server_info", "MCP 2026-07-28 results", Should, Modern,
@@ -81,14 +81,11 @@ async fn unknown_version(session: &mut Session) -> Check {
 }
 
 async fn unknown_method(session: &mut Session) -> Check {
-    session.ask("does/not/exist", json!({})).await?.error("does/not/exist", &[-32601])?;
-    Ok(())
+    session.ask("does/not/exist", json!({})).await?.check_error("does/not/exist", &[-32601])
 }
 
 async fn tools(session: &mut Session) -> Check {
-    if session.capability("tools").is_none() {
-        return Err(skip("the server declares no tools"));
-    }
+    needs_tools(session)?;
     for tool in session.tools().await? {
         text(&tool, "name")?;
         object(&tool, "inputSchema").map_err(|wrong| format!("{}: {wrong}", shown(&tool)))?;
@@ -97,23 +94,17 @@ async fn tools(session: &mut Session) -> Check {
 }
 
 async fn unknown_tool(session: &mut Session) -> Check {
-    if session.capability("tools").is_none() {
-        return Err(skip("the server declares no tools"));
-    }
+    needs_tools(session)?;
     super::tools::call_unknown(session).await
 }
 
 async fn unknown_tool_code(session: &mut Session) -> Check {
-    if session.capability("tools").is_none() {
-        return Err(skip("the server declares no tools"));
-    }
+    needs_tools(session)?;
     super::tools::check_unknown_code(session, &[-32602, 4001]).await
 }
 
 async fn result(session: &mut Session) -> Check {
-    let Some((name, arguments)) = session.callable().await? else {
-        return Err(skip("no tool may be called: name one with `--tool`"));
-    };
+    let (name, arguments) = callable_tool(session).await?;
     let params = json!({ "name": name, "arguments": arguments });
     let result = super::tools::call(session, params).await?;
     let kind = text(&result, "resultType")?;

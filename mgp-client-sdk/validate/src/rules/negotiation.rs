@@ -1,9 +1,9 @@
-//! The negotiation of MGP, and the absence of MGP messages if it was not negotiated (MGP §2).
+//! The rules about the negotiation of MGP, and about the absence of MGP messages if it was not negotiated (MGP §2).
 
 use serde_json::{Value, json};
 
 use crate::json::{list, object, one_of, shown, text, texts};
-use crate::rule::{Check, ensure, server_rules, skip};
+use crate::rule::{Check, ensure, needs_tools, server_rules, skip};
 use crate::session::{Answer, EXTENSIONS, Session};
 
 server_rules! { Tier1;
@@ -69,9 +69,7 @@ async fn silent_methods(session: &mut Session) -> Check {
 }
 
 async fn silent_tools(session: &mut Session) -> Check {
-    if session.capability("tools").is_none() {
-        return Err(skip("the server declares no tools"));
-    }
+    needs_tools(session)?;
     let tools = session.tools().await?;
     let with = tools.iter().find(|tool| tool.get("security").is_some());
     ensure(with.is_none(), || "a tool has the member `security`".to_owned())?;
@@ -189,8 +187,7 @@ async fn malformed_offer(session: &mut Session) -> Check {
     match session.ask("initialize", params).await? {
         Answer::Result(hello) => silent(&hello),
         refused @ Answer::Error { .. } => {
-            refused.error("initialize with a malformed offer", &[-32602, -32600])?;
-            Ok(())
+            refused.check_error("initialize with a malformed offer", &[-32602, -32600])
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Extensions beyond MGP that later proposals describe: the manifest of a server, and checks of permissions.
+//! The rules about extensions beyond MGP that later proposals describe: the manifest of a server, and checks of
+//! permissions.
 
 use serde_json::{Value, json};
 

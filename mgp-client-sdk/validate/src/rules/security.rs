@@ -1,9 +1,9 @@
-//! Security metadata, access and audit (MGP §3 to §7).
+//! The rules about security metadata, access and audit (MGP §3 to §7).
 
 use serde_json::{Value, json};
 
 use crate::json::{Wrong, boolean, member, object, one_of, shown, text, texts, time};
-use crate::rule::{Check, server_rules, skip};
+use crate::rule::{Check, needs_tools, server_rules, skip};
 use crate::session::{Answer, Session};
 
 server_rules! { Tier2;
@@ -47,9 +47,7 @@ const PERMISSIONS: &[&str] = &[
 
 /// Checks the security metadata of each tool that has some; a failure names the tool.
 async fn each(session: &mut Session, check: impl Fn(&Value) -> Result<(), Wrong>) -> Check {
-    if session.capability("tools").is_none() {
-        return Err(skip("the server declares no tools"));
-    }
+    needs_tools(session)?;
     let mut found = false;
     for tool in session.tools().await? {
         let Some(security) = tool.get("security") else { continue };
@@ -60,9 +58,7 @@ async fn each(session: &mut Session, check: impl Fn(&Value) -> Result<(), Wrong>
 }
 
 async fn metadata(session: &mut Session) -> Check {
-    if session.capability("tools").is_none() {
-        return Err(skip("the server declares no tools"));
-    }
+    needs_tools(session)?;
     let tools = session.tools().await?;
     let without = tools.iter().find(|tool| !tool["security"].is_object());
     match without {
@@ -143,15 +139,13 @@ async fn access_query(session: &mut Session) -> Check {
         }
         // A server is allowed to refuse this query, so that a caller does not learn what others have access to.
         refused @ Answer::Error { .. } => {
-            refused.error("mgp/access/query", &[1000, 1001, 4001, 4004])?;
-            Ok(())
+            refused.check_error("mgp/access/query", &[1000, 1001, 4001, 4004])
         }
     }
 }
 
 async fn refused_params(session: &mut Session, method: &str, params: Value) -> Check {
-    session.ask(method, params).await?.error(method, &[-32602, 1000, 1001, 4000])?;
-    Ok(())
+    session.ask(method, params).await?.check_error(method, &[-32602, 1000, 1001, 4000])
 }
 
 async fn access_query_without_agent(session: &mut Session) -> Check {

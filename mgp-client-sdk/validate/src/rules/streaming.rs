@@ -1,9 +1,9 @@
-//! Chunks and cancellation (MGP §12).
+//! The rules about chunks and cancellation (MGP §12).
 
 use serde_json::{Value, json};
 
 use crate::json::{boolean, member, number, object, shown, text};
-use crate::rule::{Check, ensure, server_rules, skip};
+use crate::rule::{Check, callable_tool, ensure, server_rules, skip};
 use crate::session::{Answer, Session};
 
 server_rules! { Tier3;
@@ -28,9 +28,7 @@ async fn call(
     session: &mut Session,
     streams: bool,
 ) -> Result<(Value, Vec<Value>, Value), crate::rule::Outcome> {
-    let Some((name, arguments)) = session.callable().await? else {
-        return Err(skip("no tool may be called: name one with `--tool`"));
-    };
+    let (name, arguments) = callable_tool(session).await?;
     session.notices.clear();
     let mut params = json!({ "name": name, "arguments": arguments });
     if streams {
@@ -119,15 +117,11 @@ async fn cancel_unknown(session: &mut Session) -> Check {
         Answer::Result(result) => {
             ensure(!boolean(&result, "cancelled")?, || "an unknown call was cancelled".to_owned())
         }
-        refused @ Answer::Error { .. } => {
-            refused.error("mgp/stream/cancel", &[-32602, 4004])?;
-            Ok(())
-        }
+        refused @ Answer::Error { .. } => refused.check_error("mgp/stream/cancel", &[-32602, 4004]),
     }
 }
 
 async fn cancel_nothing(session: &mut Session) -> Check {
     let answer = session.ask("mgp/stream/cancel", json!({ "reason": "test" })).await?;
-    answer.error("mgp/stream/cancel", &[-32602, 4000])?;
-    Ok(())
+    answer.check_error("mgp/stream/cancel", &[-32602, 4000])
 }

@@ -1,11 +1,11 @@
-//! Tools of MCP.
+//! The rules about tools of MCP.
 
 use std::collections::HashSet;
 
 use serde_json::{Value, json};
 
 use crate::json::{Wrong, list, member, object, shown, text, texts};
-use crate::rule::{Check, Outcome, ensure, server_rules, skip};
+use crate::rule::{Check, Outcome, callable_tool, ensure, needs_tools, server_rules, skip};
 use crate::session::{Answer, Session};
 
 server_rules! { Mcp;
@@ -50,10 +50,7 @@ async fn capability(session: &mut Session) -> Check {
         Answer::Result(_) => ensure(declares, || {
             "`tools/list` is served, and the capability `tools` is missing".to_owned()
         }),
-        refused @ Answer::Error { .. } if !declares => {
-            refused.error("tools/list", &[-32601])?;
-            Ok(())
-        }
+        refused @ Answer::Error { .. } if !declares => refused.check_error("tools/list", &[-32601]),
         refused @ Answer::Error { .. } => {
             Err(refused.result("tools/list").err().unwrap_or_default().into())
         }
@@ -62,9 +59,7 @@ async fn capability(session: &mut Session) -> Check {
 
 /// Returns the tools of the server; skips the rule if it has none.
 async fn some_tools(session: &mut Session) -> Result<Vec<Value>, Outcome> {
-    if session.capability("tools").is_none() {
-        return Err(skip("the server declares no tools"));
-    }
+    needs_tools(session)?;
     let tools = session.tools().await?;
     if tools.is_empty() { Err(skip("the server lists no tools")) } else { Ok(tools) }
 }
@@ -184,8 +179,7 @@ async fn invalid_cursor(session: &mut Session) -> Check {
     session
         .ask("tools/list", params)
         .await?
-        .error("tools/list with an invalid cursor", &[-32602])?;
-    Ok(())
+        .check_error("tools/list with an invalid cursor", &[-32602])
 }
 
 async fn unknown_tool(session: &mut Session) -> Check {
@@ -212,10 +206,7 @@ async fn unknown_tool_code(session: &mut Session) -> Check {
 pub(super) async fn check_unknown_code(session: &mut Session, codes: &[i64]) -> Check {
     match session.ask("tools/call", unknown_call()).await? {
         Answer::Result(_) => Err(skip("the call was answered with a result")),
-        answer @ Answer::Error { .. } => {
-            answer.error("a call of an unknown tool", codes)?;
-            Ok(())
-        }
+        answer @ Answer::Error { .. } => answer.check_error("a call of an unknown tool", codes),
     }
 }
 
@@ -226,8 +217,7 @@ fn unknown_call() -> Value {
 async fn no_name(session: &mut Session) -> Check {
     some_tools(session).await?;
     let answer = session.ask("tools/call", json!({ "arguments": {} })).await?;
-    answer.error("a call without a name", &[-32602, -32600, 4000])?;
-    Ok(())
+    answer.check_error("a call without a name", &[-32602, -32600, 4000])
 }
 
 async fn missing_argument(session: &mut Session) -> Check {
@@ -285,9 +275,7 @@ pub(super) async fn call(session: &mut Session, params: Value) -> Result<Value, 
 }
 
 async fn result(session: &mut Session) -> Check {
-    let Some((name, arguments)) = session.callable().await? else {
-        return Err(skip("no tool may be called: name one with `--tool`"));
-    };
+    let (name, arguments) = callable_tool(session).await?;
     let declared = session.tools().await?.into_iter().find(|tool| tool["name"] == json!(name));
     let params = json!({ "name": name, "arguments": arguments });
     let result = call(session, params).await?;
@@ -301,9 +289,7 @@ async fn result(session: &mut Session) -> Check {
 }
 
 async fn progress(session: &mut Session) -> Check {
-    let Some((name, arguments)) = session.callable().await? else {
-        return Err(skip("no tool may be called: name one with `--tool`"));
-    };
+    let (name, arguments) = callable_tool(session).await?;
     session.notices.clear();
     let params =
         json!({ "name": name, "arguments": arguments, "_meta": { "progressToken": "judge-7" } });

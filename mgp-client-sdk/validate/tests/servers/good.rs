@@ -229,6 +229,20 @@ async fn streams_that_the_specification_permits_break_no_rule() {
     }
 }
 
+#[tokio::test]
+async fn an_empty_cursor_ends_the_list_of_a_legacy_server() {
+    let change: scripted::Change = |message, replies| {
+        let is_first_page = message.value.pointer("/params/cursor").is_none();
+        if message.method() == "tools/list" && !message.is_modern && is_first_page {
+            result_of(replies)["nextCursor"] = json!("");
+        }
+    };
+    let mut options = options();
+    options.only = vec!["mcp.tools.".to_owned()];
+    let report = judged(scripted::server(change), &options).await;
+    assert_eq!(broken_rules(&report), [], "{}", report.to_text());
+}
+
 #[derive(Deserialize, JsonSchema)]
 struct Words {
     text: String,
@@ -305,6 +319,19 @@ async fn an_answer_with_another_id_is_shown() {
     assert_eq!((broken.len(), broken[0].0), (1, "mcp.connect"), "{broken:?}");
     assert!(broken[0].1.contains("; it sent {"), "{broken:?}");
     assert!(broken[0].1.contains(r#""id":"1""#), "{broken:?}");
+}
+
+#[tokio::test]
+async fn the_name_of_a_server_does_not_control_the_terminal() {
+    let change: scripted::Change = |message, replies| {
+        if message.method() == "initialize" {
+            replies[0]["result"]["serverInfo"]["name"] = "a\u{1b}[2J\nb".into();
+        }
+    };
+    let mut options = options();
+    options.only = vec!["mcp.ping".to_owned()];
+    let text = judged(scripted::server(change), &options).await.to_text();
+    assert!(text.starts_with("a [2J b "), "{text}");
 }
 
 #[tokio::test]

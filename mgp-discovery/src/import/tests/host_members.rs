@@ -65,7 +65,7 @@ fn the_time_limits_of_each_host_are_kept() {
         assert_eq!(ms(server.entry.timeout), timeout, "{host:?}: {members}");
         assert!(server.notes.is_empty(), "{host:?}: {:?}", server.notes);
     }
-    // Other members of the time limits do not replace those of the server.
+    // A member `command` inside the time limits must not replace the command of the server.
     let text =
         format!(r#"{{"mcp": {{"s": {{{opencode}{{"request": 7000, "command": ["b"]}}}}}}}}"#);
     let server = &imported(Host::OpenCode, "f", &text).servers[0];

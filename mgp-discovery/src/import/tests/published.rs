@@ -135,3 +135,19 @@ fn the_entry_names_the_argument_of_its_package() {
         assert_eq!(imported.args.last().unwrap(), "a@2:3");
     }
 }
+
+#[test]
+fn a_package_is_started_with_its_version_although_its_name_ends_with_the_same_characters() {
+    for (kind, name, expected) in [
+        ("npm", "@acme/weather-1.0.0", "@acme/weather-1.0.0@1.0.0"),
+        ("npm", "@acme/weather@1.0.0", "@acme/weather@1.0.0"),
+        ("npm", "weather@v1.0.0", "weather@v1.0.0"),
+        ("pypi", "weather@1.0.0", "weather@1.0.0"),
+        ("pypi", "weather==1.0.0", "weather==1.0.0"),
+    ] {
+        let server =
+            entry(&json!({ "registryType": kind, "identifier": name, "version": "1.0.0" }));
+        let package = server.import(&Answers::new()).servers[0].entry.package.clone();
+        assert_eq!(package.as_deref(), Some(expected), "{kind} {name}");
+    }
+}

@@ -79,3 +79,25 @@ fn an_id_that_the_rule_refuses_is_not_used() {
     let why = "`core` cannot be the id of a server; rename it there";
     assert_eq!(plan.lines()[1].outcome, ImportOutcome::Skipped(why.to_owned()));
 }
+
+#[test]
+fn the_time_limit_of_a_server_that_another_host_has_without_it_is_reported() {
+    let import = |host, file, members: &str| {
+        let text = format!("[mcp_servers.fs]\ncommand = 'fs'\n{members}");
+        imported(host, file, &text)
+    };
+    let limits = "tool_timeout_sec = 600\nstartup_timeout_sec = 90\n";
+    let imports = [
+        import(Host::Codex, "a", "startup_timeout_sec = 20\n"),
+        import(Host::Codex, "b", limits),
+        import(Host::Codex, "c", ""),
+    ];
+    let plan = Plan::from_text("mgp.toml", "", &imports).unwrap();
+    let notes: Vec<_> = plan.lines().iter().map(|line| line.notes.clone()).collect();
+    let expected = [
+        "its `start_timeout` of 90s was not copied; the server there has 20s".to_owned(),
+        "its `timeout` of 600s was not copied; the server there has none".to_owned(),
+    ];
+    assert_eq!(notes, [Vec::new(), expected.to_vec(), Vec::new()]);
+    assert_eq!(plan.lines()[1].outcome, present("fs"));
+}

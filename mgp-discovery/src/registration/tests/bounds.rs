@@ -124,7 +124,7 @@ async fn changes_are_reported() {
 #[tokio::test(start_paused = true)]
 async fn a_refused_commit_changes_nothing_and_a_late_one_is_found() {
     let mut world = World::new();
-    // With 1, the store commits a change but never answers; with 2, it refuses it.
+    // If `mood` is 1, the store commits a change but never answers. If it is 2, the store refuses the change.
     let mood = Arc::new(AtomicU32::new(2));
     let current_mood = Arc::clone(&mood);
     let store = FaultyStore::new(world.store.clone()).on_commit(move |store, change| {

@@ -1,11 +1,9 @@
 //! Tests of servers that agents create in a session.
 
-use std::future::poll_fn;
-use std::sync::Arc;
-use std::task::Poll;
+use std::sync::atomic::AtomicBool;
 
 use async_trait::async_trait;
-use mgp_testkit::until;
+use mgp_testkit::{FaultyStore, store_busy, until};
 
 use super::*;
 
@@ -54,6 +52,54 @@ async fn a_created_server_ends_with_its_session_waiting_or_running() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_end_of_a_session_removes_no_server_of_the_same_id_from_another_session() {
+    let world = world();
+    let (mut first, mut second) = (world.client(maker()), world.client(maker()));
+    create(&world, &mut first).await;
+    let waiting = world.waiting().await.remove(0);
+    world.registrations.reject(&operator(), &waiting.server, &waiting.fingerprint).await.unwrap();
+    world.registrations.expect_creation(&second.cx, &["coffee".to_owned()]).unwrap();
+    let other = source().replace("print(1)", "print(2)");
+    second.request(DiscoveryRegister::METHOD, &other).await.unwrap();
+    first.cx.scope.end();
+    settle().await;
+    assert_eq!(world.stored().await, 1);
+    second.cx.scope.end();
+    until("the request is withdrawn", async || world.stored().await == 0).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_removal_of_a_created_server_is_tried_again_if_the_store_is_busy() {
+    let mut world = world();
+    let is_busy = Arc::new(AtomicBool::new(false));
+    let busy = Arc::clone(&is_busy);
+    let store = FaultyStore::new(world.store.clone()).on_commit(move |store, change| {
+        if busy.load(Ordering::Relaxed) {
+            store_busy("it is full")
+        } else {
+            store.inner().commit(change)
+        }
+    });
+    let servers = Arc::new(Shared(Arc::clone(&world.fake)));
+    world.registrations = Registrations::builder(Arc::new(store), servers)
+        .authorized_by(Arc::new(visibility(granted)))
+        .judge(Arc::new(Lenient))
+        .config(config(&world.folder))
+        .build();
+    world.registrations.open().await.unwrap();
+    let mut client = world.client(maker());
+    create(&world, &mut client).await;
+    world.approve().await.unwrap();
+    is_busy.store(true, Ordering::Relaxed);
+    client.cx.scope.end();
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert_eq!((world.stored().await, world.fake.running().len()), (1, 1));
+    is_busy.store(false, Ordering::Relaxed);
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!((world.stored().await, world.fake.running().len()), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_creation_ends_with_its_session_although_its_request_was_dropped() {
     // Drops the request at each point at which it waits.
     for polls in 1.. {
@@ -61,14 +107,7 @@ async fn a_creation_ends_with_its_session_although_its_request_was_dropped() {
         let mut client = world.client(maker());
         world.registrations.expect_creation(&client.cx, &[]).unwrap();
         let mut request = client.call(DiscoveryRegister::METHOD, &source());
-        let mut done = false;
-        for _ in 0..polls {
-            done = poll_fn(|task| Poll::Ready(request.as_mut().poll(task).is_ready())).await;
-            if done {
-                break;
-            }
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
+        let done = polled(&mut request, polls).await;
         drop(request);
         tokio::time::sleep(Duration::from_secs(1)).await;
         client.cx.scope.end();

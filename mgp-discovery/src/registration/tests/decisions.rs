@@ -54,7 +54,7 @@ async fn a_review_shows_everything_that_runs_and_no_secret() {
     for text in [shown, format!("{waiting:?}"), format!("{:?}", world.audit.events())] {
         assert!(!text.contains("hunter2"), "{text}");
     }
-    // The program gets the value nevertheless, marked as secret.
+    // The program gets the value that the review hides; the value is marked as secret.
     world.approve().await.unwrap();
     let launch = world.fake.running()[0].launch().await.unwrap();
     assert!(!format!("{launch:?}").contains("hunter2"));
@@ -67,6 +67,8 @@ async fn only_the_reviewed_registration_is_approved_and_only_by_an_operator() {
     let world = World::new();
     world.register(maker(), count("made")).await.unwrap();
     let waiting = world.waiting().await.remove(0);
+    let stored = Registrations::pending_in(&world.store).await.unwrap();
+    assert_eq!(stored, std::slice::from_ref(&waiting), "other programs list it too");
     let (server, right) = (waiting.server, waiting.fingerprint);
     let approve = async |by: Principal, server: &ServerId, fingerprint: &Sha256Hash| {
         let reply = world.registrations.approve(&by, server, fingerprint, &[]).await;
@@ -127,7 +129,7 @@ async fn a_rejection_holds_although_its_registration_was_removed_or_replaced() {
     world.registrations.open().await.unwrap();
     world.deregister(maker(), "made").await.unwrap();
     assert_eq!(status(&world, maker(), count("made")).await, "rejected");
-    // It holds for this principal only, and until an operator removes the registration.
+    // The rejection applies to this principal only, and until an operator removes the registration.
     let two = Principal::local().agent("maker-two");
     assert_eq!(status(&world, two.clone(), count("made")).await, "pending_approval");
     reject(&world).await;
@@ -145,11 +147,12 @@ async fn the_rejection_of_changed_files_holds_although_their_registration_was_re
     server.launch().await.unwrap_err();
     assert!(world.waiting().await[0].changed);
     reject(&world).await;
+    refused(world.register(maker(), count("made")).await, 4101, "deregister that one first");
     assert_eq!(world.deregister(maker(), "made").await.unwrap()["status"], "deregistered");
     assert_eq!(status(&world, maker(), count("made")).await, "rejected");
     assert!(world.waiting().await.is_empty());
 
-    // The rejection is of these files only.
+    // The rejection applies to a program with these files only.
     program(&world.folder.join("bin/count"), "\u{7f}ELF");
     assert_eq!(status(&world, maker(), count("made")).await, "pending_approval");
     world.approve().await.unwrap();
@@ -157,7 +160,7 @@ async fn the_rejection_of_changed_files_holds_although_their_registration_was_re
     program(&world.folder.join("bin/count"), "\u{7f}ELF with a worm");
     server.launch().await.unwrap_err();
     reject(&world).await;
-    // It ends if an operator removes the registration.
+    // The rejection ends if an operator removes the registration.
     world.deregister(operator(), "made").await.unwrap();
     assert_eq!(status(&world, maker(), count("made")).await, "pending_approval");
 }

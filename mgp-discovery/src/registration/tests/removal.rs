@@ -1,9 +1,5 @@
 //! Tests of deregistration.
 
-use std::future::poll_fn;
-
-use mgp_types::service::Reply;
-
 use super::*;
 
 #[tokio::test(start_paused = true)]
@@ -46,18 +42,6 @@ async fn a_failed_removal_is_tried_again() {
     tokio::time::sleep(Duration::from_secs(10)).await;
     assert_eq!(world.stored().await, 0);
     assert_eq!(world.fake.log().iter().filter(|it| *it == "remove made").count(), 4);
-}
-
-/// Polls a reply at most this number of times; returns whether it arrived.
-async fn polled(request: &mut BoxFuture<'static, Result<Reply, RpcError>>, polls: u32) -> bool {
-    for _ in 0..polls {
-        let polled = poll_fn(|task| std::task::Poll::Ready(request.as_mut().poll(task).is_ready()));
-        if polled.await {
-            return true;
-        }
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
-    false
 }
 
 #[tokio::test(start_paused = true)]

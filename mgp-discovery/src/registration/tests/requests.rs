@@ -79,6 +79,9 @@ async fn an_id_is_used_once() {
     assert_eq!(world.stored().await, 2);
 }
 
+/// The remedy for a variable that agents may not set.
+const ALLOW_VARIABLE: &str = "ask an operator to add it to `kernel.registration.env`";
+
 #[tokio::test(start_paused = true)]
 async fn invalid_params_are_refused_with_a_remedy() {
     let world = World::new();
@@ -89,8 +92,8 @@ async fn invalid_params_are_refused_with_a_remedy() {
     };
     let many: Vec<String> = vec!["x".to_owned(); 65];
     for (params, words) in [
-        (with("id", json!("../etc")), "`id` has letters"),
-        (with("id", json!("")), "`id` has letters"),
+        (with("id", json!("../etc")), "`id` begins with a letter or digit"),
+        (with("id", json!("")), "`id` begins with a letter or digit"),
         (with("command", json!(" ")), "`command` is missing"),
         (with("command", json!("nothing")), "there is no program `nothing` on `PATH`"),
         (with("command", json!("./nothing")), "there is no program `./nothing`"),
@@ -103,26 +106,11 @@ async fn invalid_params_are_refused_with_a_remedy() {
         (with("env", json!({ "KEY": "x".repeat(20_000) })), "`env` has 20003 bytes"),
         (with("env", json!({ "A=B": "x" })), "a name in `env`"),
         (with("env", json!({ "1": "x" })), "a name in `env`"),
-        (
-            with("env", json!({ "LD_PRELOAD": "x" })),
-            "ask an operator to add it to `kernel.registration.env`",
-        ),
-        (
-            with("env", json!({ "PythonPath": "x" })),
-            "ask an operator to add it to `kernel.registration.env`",
-        ),
-        (
-            with("env", json!({ "OPENSSL_CONF": "/tmp/e.cnf" })),
-            "ask an operator to add it to `kernel.registration.env`",
-        ),
-        (
-            with("env", json!({ "HOME": "/tmp" })),
-            "ask an operator to add it to `kernel.registration.env`",
-        ),
-        (
-            with("env", json!({ "XDG_CONFIG_HOME": "/tmp" })),
-            "ask an operator to add it to `kernel.registration.env`",
-        ),
+        (with("env", json!({ "LD_PRELOAD": "x" })), ALLOW_VARIABLE),
+        (with("env", json!({ "PythonPath": "x" })), ALLOW_VARIABLE),
+        (with("env", json!({ "OPENSSL_CONF": "/tmp/e.cnf" })), ALLOW_VARIABLE),
+        (with("env", json!({ "HOME": "/tmp" })), ALLOW_VARIABLE),
+        (with("env", json!({ "XDG_CONFIG_HOME": "/tmp" })), ALLOW_VARIABLE),
         (with("cwd", json!("nowhere")), "there is no folder"),
         (with("justification", json!("x".repeat(2000))), "`justification` has 2000 bytes"),
         (with("mgp", json!({ "permissions_required": ["nonsense"] })), "permissions_required"),
@@ -162,8 +150,7 @@ async fn an_agent_cannot_name_a_program_or_variable_that_is_not_listed() {
         params
     };
     for name in ["FOO", "LD_AUDIT_TOKEN", "KEYS", "AKEY", "key", "MODE2", "NODE_EXTRA_CA_CERTS"] {
-        let words = "ask an operator to add it to `kernel.registration.env`";
-        refused(world.register(maker(), with(name)).await, -32602, words);
+        refused(world.register(maker(), with(name)).await, -32602, ALLOW_VARIABLE);
     }
     for name in ["KEY", "LD_ALLOWED", "GITHUB_TOKEN", "MCP_MODE"] {
         tokio::time::advance(Duration::from_mins(1)).await;

@@ -39,7 +39,7 @@ struct FlowShared {
     server: ServerId,
     grantor: Arc<dyn PermissionAuthority>,
     changes: watch::Receiver<u64>,
-    /// The time limit of a decision, after which it counts as deferred.
+    /// The time within which a decision about permissions must be made; after it, the permissions count as deferred.
     limit: Duration,
     state: Mutex<FlowState>,
 }
@@ -50,11 +50,12 @@ struct FlowState {
     requested: RequestedPermissions,
     /// The methods by which the server is notified; `None` if the server is sent no such requests.
     dialect: Option<Dialect>,
-    /// The sequence number of the latest exchange with the server; the name of the exchange contains it.
+    /// The number of names that `next_name` has returned; each name contains its number.
     number: u64,
     /// The latest notification that the server acknowledged.
     last: GrantNotice,
-    /// A decision that timed out but might still be made.
+    /// A decision that was not made within the time limit. It can still be made later, and the server is then notified
+    /// of it.
     late: Option<BoxFuture<'static, PermissionDecision>>,
     /// Number of permission requests from the server that are open.
     open_requests: usize,

@@ -134,7 +134,7 @@ impl PermissionFlow {
         }
     }
 
-    /// Returns a name for the next exchange.
+    /// Returns a new name for a request about permissions, such as `perm-1`; the names are unique on this connection.
     pub(super) fn next_name(&self) -> String {
         let mut state = self.0.state.lock();
         state.number += 1;

@@ -23,7 +23,7 @@ impl RequestedPermissions {
         requested
     }
 
-    /// Adds names; leaves out names that are too long, and stops at the maximum number.
+    /// Adds permission names. Leaves out names that are too long, and stops when the maximum number of names is stored.
     pub(super) fn add(&mut self, names: impl IntoIterator<Item = Permission>) {
         for name in names {
             if self.0.contains(&name) {
@@ -114,7 +114,7 @@ impl GrantNotice {
         standing
     }
 
-    /// Removes all names except the requested ones and their standard forms.
+    /// Removes the decisions about all names except the requested names and their standard forms.
     pub(super) fn restricted_to(mut self, requested: &RequestedPermissions) -> Self {
         let names = Permission::canonical(requested.names());
         self.grants.retain(|name, _| names.contains(name) || requested.names().contains(name));

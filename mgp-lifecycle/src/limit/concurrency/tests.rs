@@ -133,7 +133,7 @@ async fn one_caller_gets_its_share_and_no_more() {
     let anns: Vec<_> = (0..4).map(|_| tokio::spawn(ann.call("tools/call", CALL))).collect();
     tokio::task::yield_now().await;
     assert_eq!((layer.running(), layer.waiting()), (2, 1));
-    // Calls of another caller are not blocked by those that wait for their own caller's limit.
+    // Bob's call does not wait behind Ann's calls, which wait for Ann's own limit.
     bob.request("tools/call", CALL).await.unwrap();
     let mut codes = Vec::new();
     for call in anns {
@@ -170,7 +170,7 @@ async fn the_users_of_an_agent_can_be_one_caller() {
     for call in calls {
         call.await.unwrap().unwrap();
     }
-    // The users of an agent take turns, so one with many waiting calls delays another by one turn.
+    // The users of an agent take turns, so a user with many waiting calls delays each other user by one turn only.
     let (recorder, layer) = (Recorder::default(), ConcurrencyLimitLayer::new(bounds));
     let mut calls = Vec::new();
     for user in ["ann", "ann", "ann", "bob"] {
@@ -213,7 +213,7 @@ async fn a_call_that_stops_waiting_for_a_permit_never_ran() {
     let error = client.request("tools/call", CALL).await.unwrap_err();
     assert_eq!(
         serde_json::to_string(&error).unwrap(),
-        r#"{"code":3003,"message":"no turn came within 4ms; the call did not run, so call again when less is waiting","data":{"_mgp":{"category":"resource","retryable":false,"details":{"started":false}}}}"#
+        r#"{"code":3003,"message":"the call waited 4ms because too many calls run, and did not start; call again when fewer calls run","data":{"_mgp":{"category":"resource","retryable":false,"details":{"started":false}}}}"#
     );
     first.await.unwrap().unwrap();
     assert_eq!((recorder.order().as_str(), layer.waiting()), ("ann", 0));

@@ -25,7 +25,7 @@ pub(super) struct Charge {
 struct ChargeState {
     /// The period in which the call was charged. `None` if an earlier round was charged instead, or after a refund.
     charged: Option<u128>,
-    /// The logical id of a call of which an earlier round was charged. `None` otherwise, or after a refund.
+    /// The logical id of the call, if an earlier round of it was charged and this round was not refunded.
     reopen: Option<ByteString>,
     /// The rounds of the call after the first one, and the units that were charged in all rounds.
     used: RoundUse,

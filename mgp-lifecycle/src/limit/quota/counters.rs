@@ -1,5 +1,5 @@
 //! The counters of a quota: the use by each principal in the current period, and the calls that will continue in
-//! another round.
+//! another round (request).
 
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

@@ -1,4 +1,5 @@
-//! One bucket of a rate limit, stored as the time at which it will be full again (GCRA).
+//! One bucket of a rate limit, stored as the time at which it will be full again, i.e. will count no calls any more
+//! (GCRA).
 
 use std::time::Duration;
 
@@ -40,7 +41,7 @@ impl BucketParams {
         let from = full.max(now);
         let next = from.saturating_add(self.interval);
         if self.tolerance == 0 {
-            // The limit, the burst or the window is zero.
+            // The limit, the burst or the window is zero, so no call is ever allowed.
             return Err(TooSoon { wait: None, current: 0 });
         }
         let over = next.saturating_sub(now).saturating_sub(self.tolerance);
@@ -52,7 +53,7 @@ impl BucketParams {
         Err(TooSoon { wait: Some(over), current })
     }
 
-    /// Returns the number of calls currently counted.
+    /// Returns the number of calls that the bucket counts at the time `now`.
     pub(super) fn used(self, full: u64, now: u64) -> u32 {
         let ahead = full.saturating_sub(now);
         let used = if self.interval == 0 { 0 } else { ahead.div_ceil(self.interval) };

@@ -153,7 +153,7 @@ impl RateState {
     }
 }
 
-/// A call, with the state that is needed to hash its keys.
+/// A call, and the state of the layer, which contains what is needed to hash the call's keys.
 struct CountedCall<'a> {
     state: &'a RateState,
     call: &'a Call,
@@ -234,13 +234,13 @@ impl<S: MgpService> Service<Call> for RateService<S> {
     }
 }
 
-/// A round of a call, all rounds of which count once.
+/// One round (request) of a call that is counted once, however many rounds it has.
 struct Round {
     open: Arc<Mutex<OpenCalls>>,
     caller: Caller,
     logical: Option<ByteString>,
     key: CallKey,
-    /// The use by the earlier rounds; `None` if this is the first round.
+    /// The part of the limit that the call's earlier rounds have used; `None` if this is the first round.
     earlier: Option<RoundUse>,
 }
 
@@ -251,7 +251,8 @@ impl Round {
         Self { open: Arc::clone(open), caller, logical, key: cx.key, earlier }
     }
 
-    /// Records that the call continues if this round asked its caller, or is a later round that did not run.
+    /// Records that the call will continue if this round asked the caller questions, or if it is a later round that did
+    /// not run.
     fn end(self, outcome: &Result<Reply, RpcError>) {
         let Self { open, caller, logical, key, earlier } = self;
         let goes_on = match outcome {
@@ -471,7 +472,7 @@ mod tests {
         assert!(!error.as_recovery().unwrap().is_retryable());
         assert_eq!(
             error.message(),
-            "rate limited: more than 0 calls an hour by tenant; no call may come"
+            "rate limited: more than 0 calls an hour by tenant; no call is allowed"
         );
     }
 

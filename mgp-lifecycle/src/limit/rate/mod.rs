@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use mgp_types::Object;
 
+use super::per;
 pub use layer::{RateLayer, RateService};
 
 /// Rate limit: the number of calls allowed per window, and the keys by which they are counted.
@@ -35,9 +36,10 @@ pub struct RateLimit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RateKey {
-    /// The agent of a subject. Calls of a subject without an agent are counted together.
+    /// The agent of a subject: each subject has one count for each agent, and one for its calls without an agent.
     Agent,
-    /// The agent, for all subjects of its tenant that use it. Calls of a subject without an agent are counted together.
+    /// The name of the agent: all subjects of a tenant that use this agent share one count. The calls of one subject
+    /// without an agent share one count, too.
     AgentName,
     /// The subject, i.e. a user, an API key or a client id.
     Subject,
@@ -115,14 +117,7 @@ impl RateLimit {
 impl fmt::Display for RateLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let calls = if self.limit == 1 { "call" } else { "calls" };
-        write!(f, "{} {calls} ", self.limit)?;
-        match (self.window.as_secs(), self.window.subsec_nanos()) {
-            (1, 0) => f.write_str("a second")?,
-            (60, 0) => f.write_str("a minute")?,
-            (3600, 0) => f.write_str("an hour")?,
-            _ => write!(f, "in {:?}", self.window)?,
-        }
-        write!(f, " by {}", self.by)
+        write!(f, "{} {calls} {} by {}", self.limit, per(self.window), self.by)
     }
 }
 
@@ -203,7 +198,7 @@ impl fmt::Display for RateLimited {
         write!(f, "rate limited: more than {}", self.limit)?;
         match self.wait_ms() {
             Some(ms) => write!(f, "; try again in {:?}", Duration::from_millis(ms)),
-            None => f.write_str("; no call may come"),
+            None => f.write_str("; no call is allowed"),
         }
     }
 }

@@ -16,7 +16,7 @@ const SHARED_BUCKETS: usize = 256;
 /// this is rare and a caller cannot cause it.
 #[derive(Debug)]
 pub(super) struct BucketTable {
-    /// The time at which each bucket is full again.
+    /// The buckets, by the hash of their key: the time at which each is full again.
     buckets: HashMap<u64, u64, ahash::RandomState>,
     bound: usize,
     /// The shared buckets of each limit, for keys that do not fit into the table. All keys of one caller share one
@@ -25,7 +25,7 @@ pub(super) struct BucketTable {
     last_sweep: u64,
 }
 
-/// The hashed keys of a call for each limit.
+/// The hashes of the keys by which a call is counted, for each limit.
 pub(super) trait CallKeys {
     /// Returns the hash of the whole key.
     fn key(&self, limit: usize) -> u64;
@@ -34,7 +34,7 @@ pub(super) trait CallKeys {
     fn owner(&self, limit: usize) -> u64;
 }
 
-/// A limit that was reached, by its index.
+/// The limit (by its index) that refuses a call, and the time until it would allow the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LimitReached {
     pub(super) limit: usize,
@@ -103,7 +103,7 @@ impl BucketTable {
         longest
     }
 
-    /// Returns the bucket of a key, or the shared one if the table is full.
+    /// Returns the bucket of a key, or a shared bucket if the table is full.
     fn bucket(&mut self, limit: usize, by: &impl CallKeys, now: u64) -> &mut u64 {
         let key = by.key(limit);
         if self.buckets.len() >= self.bound && !self.buckets.contains_key(&key) {
@@ -170,8 +170,8 @@ mod tests {
             (1, Some(left)),
             "both are reached, the hour for longer"
         );
-        // The limit per minute has room again, but the limit per hour does not, so the call is not counted under
-        // either.
+        // The limit per minute allows the call, but the limit per hour does not, so the call is counted under neither
+        // limit.
         for _ in 0..5 {
             let reached = table.take(&params, &Key(1), 7 + 9 * SECOND).unwrap_err();
             assert_eq!(reached.limit, 1);

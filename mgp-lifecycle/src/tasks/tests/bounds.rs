@@ -72,7 +72,7 @@ async fn a_call_that_finds_the_table_full_after_its_start_may_have_run() {
     let grace = Duration::from_secs(1);
     let layer = layer(TasksConfig { max_tasks: 1, grace, ..config() });
     let mut client = modern(over(&layer, slow));
-    let call = r#"{"name":"a"}"#;
+    let call = r#"{"name":"must"}"#;
     // There is room for each when it starts, but not for both when the grace time is over.
     let (one, other) = (client.call("tools/call", call), client.call("tools/call", call));
     let (one, other) = tokio::join!(one, other);
@@ -83,6 +83,36 @@ async fn a_call_that_finds_the_table_full_after_its_start_may_have_run() {
     let details = hints.details.as_ref().unwrap();
     assert_eq!(details.decode::<bool>("started").unwrap(), Some(true));
     assert!(refused.next().is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_need_not_become_a_task_outlives_its_place_in_the_table() {
+    let grace = Duration::from_secs(1);
+    let layer = layer(TasksConfig { max_tasks: 1, grace, ..config() });
+    let mut client = modern(over(&layer, slow));
+    let call = r#"{"name":"a"}"#;
+    let (one, other) = (client.call("tools/call", call), client.call("tools/call", call));
+    let (one, other) = tokio::join!(one, other);
+    let replies = [one.unwrap(), other.unwrap()];
+    let tasks = replies.iter().filter(|reply| matches!(reply, Reply::Task(_))).count();
+    let results = replies.iter().filter(|reply| matches!(reply, Reply::Complete(_))).count();
+    assert_eq!((tasks, results), (1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_without_a_place_in_the_table_ends_after_its_time_to_live() {
+    let grace = Duration::from_secs(1);
+    let layer = layer(TasksConfig { max_tasks: 1, grace, ..config() });
+    let stack = over(&layer, |_| std::future::pending());
+    let (mut waiting, mut holder) = (modern(stack.clone()), legacy(stack));
+    // Within the grace time, `holder` becomes a task, takes the only place in the task table, and keeps it for its TTL
+    // of a day.
+    let waiting = waiting.call("tools/call", r#"{"name":"a"}"#);
+    let holder = holder.call("tools/call", r#"{"name":"a","task":{"ttl":86400000}}"#);
+    let (error, held) = tokio::join!(waiting, holder);
+    held.unwrap();
+    assert_eq!(error.unwrap_err().code().0, 3003);
+    assert_eq!(layer.kept(), 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -35,7 +35,8 @@ impl AskedAndKept {
         }
         match self.inbox.outcome(question, kept).await? {
             Some(Lookup::Decided(first)) => Ok(first),
-            // An equal call has used the operator's answer in the meantime.
+            // The operator had answered, but an equal call has used that answer. The question has a new request, so
+            // close it.
             Some(Lookup::Open(again)) => {
                 self.inbox.close(&again.id, &decision).await?;
                 Ok(decision)
@@ -58,7 +59,8 @@ impl Approver for AskedAndKept {
             }
             Err(error) => return Err(error),
         };
-        // The current request of the question; a new one replaces it if an equal call uses the answer.
+        // The request that is open for the question now. If an equal call uses the answer to it, a new request replaces
+        // it.
         let kept = Mutex::new(kept);
         let current = || Arc::clone(&kept.lock());
         let left_open =

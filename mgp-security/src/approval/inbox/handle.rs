@@ -17,9 +17,10 @@ use mgp_types::{ErrorCode, Payload, RpcError, Timestamp, canonical, random_name}
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use self::beside::{changed_by_others, not_open};
+use self::beside::{changed_by_others, check_answer, not_open};
+use self::review::review_about;
 use super::request::{ApprovalRequest, RequestState, Requests};
-use crate::access::{About as Whom, AdminCheck, Need};
+use crate::access::{AdminCheck, Need};
 use crate::approval::{
     AnswerPlace, ApprovalTerm, Approver, CallApproval, CallApprovals, Decision, LeftOpen, Question,
 };
@@ -45,7 +46,8 @@ pub struct InboxConfig {
     pub request_ttl: Duration,
     /// The time within which an answer can be used. Default: 1 h.
     pub answer_ttl: Duration,
-    /// The maximum number of open requests per caller; further ones are refused. Default: 16.
+    /// The maximum number of open requests per caller, not counting reviews of permissions; further requests are
+    /// refused. Default: 16.
     pub max_open_per_caller: usize,
     /// The maximum number of open requests of all callers of a tenant; further ones are refused. Default: 256.
     pub max_open: usize,
@@ -98,10 +100,10 @@ struct InboxState {
     /// The approvals that also apply to later calls.
     calls: CallApprovals,
     config: InboxConfig,
-    /// The current value of [`InboxConfig::wait`].
+    /// The current value of [`InboxConfig::wait`], which [`set_wait`](Inbox::set_wait) can change.
     wait: Mutex<Duration>,
-    /// Locked while a request is added, decided or used, so that no answer is used twice. Other processes with the same
-    /// store are detected when the change is stored.
+    /// Locked while a request is added, decided or used, so that no answer is used twice. The lock does not exclude
+    /// other processes with the same store: if one of them changes a request first, storing our change fails.
     turn: tokio::sync::Mutex<()>,
     moved: Arc<watch::Sender<u64>>,
     /// `true` once calls no longer wait for a decision, because the process stops.
@@ -210,7 +212,8 @@ impl Inbox {
     ///
     /// # Errors
     /// 1000 if `by` is not an operator, or is the agent whose call is waiting; −32602 if no open request of its tenant
-    /// has the id; other codes if the decision cannot be stored or recorded, in which case it is not made.
+    /// has the id, or if the justification has more than 1,024 bytes; other codes if the decision cannot be stored or
+    /// recorded, in which case it is not made.
     ///
     /// # Cancel safety
     /// If the future is dropped, the decision may or may not be made.
@@ -228,7 +231,7 @@ impl Inbox {
     /// For a request about permissions, [`ApprovalTerm::Tool`] sets the time at which the approval expires.
     ///
     /// # Errors
-    /// As [`approve`](Self::approve); −32602 if the term does not fit the request.
+    /// As [`approve`](Self::approve); −32602 if the term does not fit the request, or ends in the past.
     ///
     /// # Cancel safety
     /// As [`approve`](Self::approve).
@@ -305,6 +308,7 @@ impl Inbox {
     ) -> Result<ApprovalRequest, RpcError> {
         let caller = AdminCheck::without_call(by).within_tenant();
         self.admit(caller, Need::Write, "approvals.decide").await?;
+        check_answer(approved, justification)?;
         let _turn = self.0.turn.lock().await;
         let (mut kept, mut answered) = (None, Ok(None));
         for _ in 0..MAX_ATTEMPTS {
@@ -383,7 +387,7 @@ impl Inbox {
 
     /// Stores and records the same decision about some requests, which were read as `before`. If the decision belongs
     /// to an approval of later calls or of permissions, it cannot be used any more once that approval ends, at `until`.
-    /// Returns `false` as [`replace`](Self::replace) does.
+    /// Returns `false`, as [`replace`](Self::replace) does, if another process has changed one of them.
     async fn store_decision(
         &self,
         by: &Principal,
@@ -394,7 +398,7 @@ impl Inbox {
         justification: Option<&str>,
     ) -> Result<bool, RpcError> {
         let now = SystemTime::now();
-        // An unreadable end counts as past, as it does for the approval of later calls.
+        // If the end of the approval is unreadable, it counts as past, as it does for the approval of later calls.
         let until = until.map(|until| until.to_system_time().unwrap_or(now));
         let end = now + self.0.config.answer_ttl;
         let end = until.map_or(end, |until| until.min(end));
@@ -430,16 +434,12 @@ impl Inbox {
         need: Need<'_>,
         method: &'static str,
     ) -> Result<(), RpcError> {
-        match caller.check(need, method, Whom::All) {
-            Ok(()) => Ok(()),
-            Err(refusal) => {
-                Err(caller.record_refusal(&**self.0.state.audit(), None, method, refusal).await)
-            }
-        }
+        caller.admit(&**self.0.state.audit(), None, need, method).await
     }
 
-    /// Looks up the answer to a question, and marks it as used if it is an approval. If there is neither an answer nor
-    /// an open request for the question, nor an approval of later calls that covers it, adds an open request.
+    /// Looks up a question. Returns the operator's answer, or an approval of later calls that covers the question, or
+    /// the open request about it. An approval that was given as the answer is marked as used. If nothing is found, adds
+    /// an open request.
     pub(super) async fn find(&self, question: &Question) -> Result<Lookup, RpcError> {
         let _turn = self.0.turn.lock().await;
         for _ in 0..MAX_ATTEMPTS {
@@ -456,10 +456,11 @@ impl Inbox {
         let now = SystemTime::now();
         let requests = self.0.state.now()?;
         let Some(known) = requests.about(question, now) else {
-            if let Some(review) = self.review_for(question, &requests, now).await? {
-                return Ok(Some(Lookup::Open(review)));
+            if let Some(review) = review_about(question, &requests, now) {
+                return Ok(self.opened(review, question, now).await?.map(Lookup::Open));
             }
-            // Later calls may have been approved since the call was decided, e.g. as the answer to an equal call.
+            // Since the gate decided that this call needs an answer, an operator may have approved later calls, e.g. as
+            // the answer to an equal call.
             let asked = ApprovalRequest::of(question, String::new(), now, now);
             if let Some(kept) = self.0.calls.covering(&asked, now) {
                 let decision = Decision::new(GrantDecision::Approved, kept.approved_by.as_str());
@@ -499,8 +500,8 @@ impl Inbox {
         Ok(is_narrowed.then(|| Arc::new(fewer)))
     }
 
-    /// Adds a request. Removes expired ones, open ones that asked about the same call with other permissions, and the
-    /// oldest closed ones if there are too many.
+    /// Adds a request, and removes other requests: expired ones, open ones that asked about the same call with other
+    /// permissions, and the oldest closed ones if there are too many.
     async fn put(
         &self,
         question: &Question,
@@ -509,7 +510,8 @@ impl Inbox {
     ) -> Result<Arc<ApprovalRequest>, RpcError> {
         let config = &self.0.config;
         let (by, tenant) = (&question.principal, question.principal.tenant().as_str());
-        let own = requests.open(now).filter(|request| request.is_of(by)).count();
+        let is_own = |request: &&Arc<ApprovalRequest>| request.is_of(by) && !request.is_review;
+        let own = requests.open(now).filter(is_own).count();
         let of_tenant = requests.open(now).filter(|request| request.tenant == tenant).count();
         if own >= config.max_open_per_caller || of_tenant >= config.max_open {
             return Err(RpcError::new(
@@ -542,17 +544,22 @@ impl Inbox {
         let mut asked: Option<Arc<ApprovalRequest>> = None;
         loop {
             moves.borrow_and_update();
-            let known = self.0.state.now()?;
-            let known = asked.as_ref().and_then(|asked| known.get(&asked.id));
+            let requests = self.0.state.now()?;
+            let known = asked.as_ref().and_then(|asked| requests.get(&asked.id));
+            let is_replaced = || requests.all().any(|other| other.is_about(&question));
+            if asked.is_some() && known.is_none() && !is_replaced() {
+                // The request was removed with its server, so do not ask again.
+                let removed = Decision::new(GrantDecision::Deferred, "the inbox of approvals");
+                return Ok(removed.with("cause", &LeftOpen::Closed));
+            }
             if let Some(now) = known
                 && (now.state == RequestState::Settled || now.is_decision(now.state))
             {
-                // The request was closed or decided in the meantime, so stop waiting. The `gate` module uses a decision
-                // about permissions when it decides about the call again.
-                return Ok(now.decision(GrantDecision::Deferred));
+                // The request was closed or decided in the meantime, so stop waiting.
+                return Ok(now.closing_decision());
             }
-            // If the call no longer lacks a permission, the request no longer names it, and so no longer matches the
-            // question. Keep waiting: the `gate` module notices this and asks again with fewer permissions.
+            // If the call has got one of the permissions meanwhile, that permission was removed from the request, which
+            // then does not match the question. Keep waiting: the `gate` module will ask again with fewer permissions.
             let narrowed = known.filter(|known| !known.answers(&question)).cloned();
             let waiting = match narrowed {
                 Some(narrowed) => narrowed,

@@ -63,19 +63,19 @@ pub struct ApprovalRequest {
     /// The trace id of the waiting call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace_id: Option<String>,
-    /// The time of the request.
+    /// The time at which the question was asked.
     pub asked_at: Timestamp,
     /// The time when the request, or the answer to it, expires.
     pub expires_at: Timestamp,
     /// The state of the request.
     pub state: RequestState,
-    /// The name of the operator who decided.
+    /// The name of the operator who decided the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decided_by: Option<String>,
     /// The place where the operator answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub via: Option<AnswerPlace>,
-    /// The reason for the decision.
+    /// The reason that was given for the decision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub justification: Option<String>,
 }
@@ -87,16 +87,16 @@ pub struct ApprovalRequest {
 pub enum RequestState {
     /// The request is a review that waits for its server. The operator is asked once the server is ready.
     Later,
-    /// Not decided yet.
+    /// The request is not decided yet.
     Open,
-    /// Approved; the approval has not been used yet.
+    /// The request was approved, and the approval has not been used yet.
     Approved,
-    /// Denied by an operator.
+    /// An operator denied the request.
     Denied,
-    /// Approved; the approval has been used.
+    /// The request was approved, and the approval has been used.
     Used,
-    /// Closed, but not by an answer in the inbox: an operator decided about the permissions themselves, or a person did
-    /// not allow the call when another approver asked, e.g. with a form.
+    /// The request was closed, but not by an answer in the inbox: an operator decided about the permissions themselves,
+    /// or a person did not allow the call when another approver asked, e.g. with a form.
     Settled,
 }
 
@@ -116,7 +116,7 @@ impl RequestState {
 }
 
 impl ApprovalRequest {
-    /// Creates an open request.
+    /// Creates an open request for a question.
     pub(crate) fn of(question: &Question, id: String, now: SystemTime, end: SystemTime) -> Self {
         let principal = &question.principal;
         let (tool, permissions, risk_level, arguments) = match &question.about {
@@ -221,15 +221,16 @@ impl ApprovalRequest {
         self.call.is_some() && self.call == question.call.map(|call| call.to_string())
     }
 
-    /// Returns whether an answer to the request answers a question: both must be about the same call or permissions,
-    /// and the request must name all permissions of the question.
+    /// Returns whether the answer to this request also answers a question. Both must be about the same call or
+    /// permissions, and the request must name all permissions of the question.
     pub(super) fn answers(&self, question: &Question) -> bool {
         if self.call.is_none() || question.call.is_none() {
             return self.binding == question.binding.to_string();
         }
         let needed = question.about.permissions();
         let names_all = needed.iter().all(|permission| self.permissions.contains(permission));
-        // A person who denied a call with more permissions has not been asked about it with fewer.
+        // A denial answers only a question about the same permissions: with fewer of them, the person might allow the
+        // call.
         let is_same = self.state != RequestState::Denied || needed.len() == self.permissions.len();
         self.is_about(question) && names_all && is_same
     }
@@ -290,6 +291,19 @@ impl ApprovalRequest {
         self.tenant == principal.tenant().as_str()
             && self.subject == principal.subject().as_str()
             && self.agent_id.as_deref() == principal.as_agent().map(AgentId::as_str)
+    }
+
+    /// Returns the decision that a waiting call gets once its request was closed, or answered by a review.
+    ///
+    /// A review is decided before its permissions are stored, so the waiting call gets the answer itself: if it was
+    /// decided again immediately, it would still lack them. If the request was closed for another reason, the decision
+    /// is `Deferred`, and the `gate` module decides about the call again with the permissions that are stored by now.
+    pub(super) fn closing_decision(&self) -> Decision {
+        self.decision(match self.state {
+            RequestState::Approved => GrantDecision::Approved,
+            RequestState::Denied => GrantDecision::Denied,
+            _ => GrantDecision::Deferred,
+        })
     }
 
     /// Returns the decision that the waiting call gets for an answer.

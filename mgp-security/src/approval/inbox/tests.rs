@@ -3,20 +3,22 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use mgp_testkit::FaultyStore;
 use mgp_types::mgp::{GrantDecision, Permission, RiskLevel};
 use mgp_types::service::{Context, MemoryAudit, Principal, Router, Rule, ServerId, Stack, mock};
-use mgp_types::store::MemoryStore;
+use mgp_types::store::{MemoryStore, Store as _};
 use mgp_types::{ErrorCode, Payload, Sha256Hash};
 
 use super::*;
 use crate::approval::{
-    AnswerPlace, ApprovalTerm, Approver as _, Decision, Question, QuestionSubject,
+    AnswerPlace, ApprovalTerm, Approver as _, Decision, LeftOpen, Question, QuestionSubject,
 };
 use crate::permission::{Approval, PermissionChange, Permissions};
 use crate::policy::Policies;
 
 mod beside;
 mod later_calls;
+mod reviews;
 
 struct World {
     store: Arc<MemoryStore>,
@@ -211,6 +213,13 @@ fn lacking(permissions: &[Permission]) -> Question {
     question
 }
 
+/// Returns the question about permissions of the server `disk`.
+fn asking_for(permissions: &[Permission]) -> Question {
+    let about = QuestionSubject::Permissions { permissions: permissions.to_vec(), tool: None };
+    let binding = Sha256Hash::digest(format!("all calls {permissions:?}").as_bytes());
+    Question::new(about, Some("disk".into()), agent("eve"), binding)
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_question_about_a_call_no_longer_names_what_was_granted_elsewhere() {
     let world = World::open().await;
@@ -241,16 +250,13 @@ async fn a_question_about_a_call_no_longer_names_what_was_granted_elsewhere() {
 #[tokio::test(start_paused = true)]
 async fn a_question_that_was_decided_elsewhere_does_not_stay_open() {
     let world = World::open().await;
-    let both = vec![Permission::Camera, Permission::SystemInfo];
-    let about = QuestionSubject::Permissions { permissions: both.clone(), tool: None };
-    let question =
-        Question::new(about, Some("disk".into()), agent("eve"), Sha256Hash::digest(b"x"));
+    let both = [Permission::Camera, Permission::SystemInfo];
+    let question = asking_for(&both);
     let disk = ServerId::from("disk");
     let decided = approvals(&both).await;
     let deciding = async {
         tokio::time::sleep(Duration::from_secs(1)).await;
-        // The request stays open if only one of its two permissions is decided, or if they are decided for another
-        // server.
+        // One decided permission of two does not close the request, and neither do decisions for another server.
         world.inbox.settle(&ann(), &disk, &decided[..1]).await.unwrap();
         world.inbox.settle(&ann(), &"other".into(), &decided).await.unwrap();
         assert_eq!(world.inbox.list(&ann()).await.unwrap()[0].state, RequestState::Open);
@@ -270,15 +276,43 @@ async fn a_question_that_was_decided_elsewhere_does_not_stay_open() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_decision_that_has_expired_closes_no_question() {
+    let world = World::open().await;
+    let camera = [Permission::Camera];
+    world.ask(&asking_for(&camera)).await;
+    let mut expired = approvals(&camera).await;
+    expired[0].expires_at = Some(SystemTime::UNIX_EPOCH.into());
+    world.inbox.settle(&ann(), &"disk".into(), &expired).await.unwrap();
+    assert_eq!(world.inbox.list(&ann()).await.unwrap()[0].state, RequestState::Open);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_decision_of_another_process_is_not_overwritten_by_one_about_the_permissions() {
+    let other = World::open().await;
+    let both = [Permission::Camera, Permission::SystemInfo];
+    let asked = id(&other.ask(&lacking(&both)).await);
+    // The other process denies the request after this one has read it, and before this one stores its change.
+    let deciding = other.inbox.clone();
+    let shared = FaultyStore::new(MemoryStore::clone(&other.store));
+    let store = shared.on_commit(move |store, change| {
+        let (store, deciding, asked) = (store.inner().clone(), deciding.clone(), asked.clone());
+        Box::pin(async move {
+            if deciding.list(&ann()).await.unwrap()[0].state == RequestState::Open {
+                deciding.deny(&ann(), &asked, None).await.unwrap();
+            }
+            store.commit(change).await
+        })
+    });
+    let inbox = Inbox::new(Arc::new(store), Arc::new(MemoryAudit::new()));
+    inbox.open().await.unwrap();
+    inbox.settle(&ann(), &"disk".into(), &approvals(&both[..1]).await).await.unwrap();
+    assert_eq!(inbox.list(&ann()).await.unwrap()[0].state, RequestState::Denied);
+}
+
+#[tokio::test(start_paused = true)]
 async fn unused_approvals_of_revoked_permissions_are_removed() {
     let world = World::open().await;
-    let asked = |permission: Permission| {
-        let about =
-            QuestionSubject::Permissions { permissions: vec![permission.clone()], tool: None };
-        let binding = Sha256Hash::digest(permission.as_str().as_bytes());
-        Question::new(about, Some("disk".into()), agent("eve"), binding)
-    };
-    let questions = [Permission::Camera, Permission::SystemInfo].map(asked);
+    let questions = [Permission::Camera, Permission::SystemInfo].map(|one| asking_for(&[one]));
     for question in &questions {
         let waits = world.ask(question).await;
         world.inbox.approve(&ann(), &id(&waits), None).await.unwrap();
@@ -303,9 +337,7 @@ async fn unused_approvals_of_revoked_permissions_are_removed() {
 async fn a_denial_of_revoked_permissions_does_not_answer_the_next_question() {
     let world = World::open().await;
     let camera = [Permission::Camera];
-    let about = QuestionSubject::Permissions { permissions: camera.to_vec(), tool: None };
-    let all = Question::new(about, Some("disk".into()), agent("eve"), Sha256Hash::digest(b"x"));
-    let one = lacking(&camera);
+    let (all, one) = (asking_for(&camera), lacking(&camera));
     for question in [&all, &one] {
         let waits = world.ask(question).await;
         world.inbox.deny(&ann(), &id(&waits), None).await.unwrap();
@@ -321,10 +353,7 @@ async fn a_denial_of_revoked_permissions_does_not_answer_the_next_question() {
 #[tokio::test(start_paused = true)]
 async fn an_answer_about_permissions_cannot_be_used_after_their_end() {
     let world = World::open().await;
-    let about = QuestionSubject::Permissions { permissions: vec![Permission::Camera], tool: None };
-    let question =
-        Question::new(about, Some("disk".into()), agent("eve"), Sha256Hash::digest(b"x"));
-    let waits = id(&world.ask(&question).await);
+    let waits = id(&world.ask(&asking_for(&[Permission::Camera])).await);
     let until = mgp_types::Timestamp::from(SystemTime::now() + Duration::from_mins(10));
     let term = ApprovalTerm::Tool { until: until.clone() };
     let decided = world.inbox.approve_for(&ann(), &waits, &term, None).await.unwrap();
@@ -354,9 +383,46 @@ async fn an_ended_approval_of_later_calls_leaves_no_answer_that_runs_a_call() {
     let world = World::open().await;
     let question = wipe(&agent("eve"), "all");
     let waits = id(&world.ask(&question).await);
-    let ended = ApprovalTerm::Tool { until: SystemTime::UNIX_EPOCH.into() };
-    world.inbox.approve_for(&ann(), &waits, &ended, None).await.unwrap();
+    let until = SystemTime::now() + Duration::from_secs(1);
+    let ends = ApprovalTerm::Tool { until: until.into() };
+    world.inbox.approve_for(&ann(), &waits, &ends, None).await.unwrap();
+    // The approval ends by the system clock, which is not paused.
+    while SystemTime::now() <= until {
+        std::thread::sleep(Duration::from_millis(20));
+    }
     assert_eq!(world.ask(&question).await.answer, GrantDecision::Deferred);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_the_permissions_cannot_take_over_leaves_the_request_open() {
+    let world = World::open().await;
+    let waits = id(&world.ask(&asking_for(&[Permission::Camera])).await);
+    let past = ApprovalTerm::Tool { until: SystemTime::UNIX_EPOCH.into() };
+    let unreadable = ApprovalTerm::Like { until: Some("tomorrow".into()) };
+    let long = "x".repeat(1025);
+    for refused in [
+        world.inbox.approve_for(&ann(), &waits, &past, None).await,
+        world.inbox.approve_for(&ann(), &waits, &unreadable, None).await,
+        world.inbox.approve(&ann(), &waits, Some(&long)).await,
+        world.inbox.deny(&ann(), &waits, Some(&long)).await,
+    ] {
+        assert_eq!(refused.unwrap_err().code(), ErrorCode::INVALID_PARAMS);
+    }
+    assert_eq!(world.inbox.list(&ann()).await.unwrap()[0].state, RequestState::Open);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiting_call_asks_no_more_about_a_server_that_was_removed() {
+    let world = World::open().await;
+    let question = wipe(&agent("eve"), "all");
+    let removing = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        world.inbox.forget_server(&"disk".into()).await.unwrap();
+    };
+    let (decision, ()) = tokio::join!(world.ask(&question), removing);
+    let closed = (GrantDecision::Deferred, Some(LeftOpen::Closed));
+    assert_eq!((decision.answer, decision.left_open()), closed);
+    assert!(world.inbox.list(&ann()).await.unwrap().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -442,7 +508,7 @@ async fn the_number_of_open_requests_is_bounded() {
     assert_eq!(full(wipe(&agent("eve"), "c")).await, ErrorCode::RESOURCE_EXHAUSTED);
     world.ask(&wipe(&agent("bob"), "a")).await;
     assert_eq!(full(wipe(&agent("ada"), "a")).await, ErrorCode::RESOURCE_EXHAUSTED);
-    // The requests of one tenant leave the others their room.
+    // The requests of one tenant do not use up the limits of another.
     let foreign = wipe(&Principal::new("acme", "eve").agent("eve"), "a");
     assert_eq!(world.ask(&foreign).await.answer, GrantDecision::Deferred);
 }

@@ -58,7 +58,7 @@ impl Event {
             .rule(Rule::of(error))
     }
 
-    /// Adds the limits of a permission.
+    /// Adds the limits of the permission.
     pub fn scope<'a>(self, scope: impl Into<Option<&'a PermissionScope>>) -> Self {
         match scope.into() {
             Some(scope) => self.detail("scope", scope),
@@ -179,14 +179,15 @@ impl Event {
             .expires_at(until)
     }
 
-    /// Creates `dev.cloto.approval_decided`: an operator decided the request with an id.
+    /// Creates `dev.cloto.approval_decided`: an operator decided the request with the id `id`.
     pub fn approval_decided(by: impl Into<EventActor>, id: &str, answer: &str) -> Self {
         Self::own("approval_decided", by, AuditResult::Success)
             .words("approval_id", Some(id))
             .words("decision", Some(answer))
     }
 
-    /// Adds the caller whose request or later calls were decided: the agent and its user, or a user without an agent.
+    /// Adds the caller whose request or later calls were decided: an agent and its user, or only the user if no agent
+    /// was involved.
     pub fn asked_by(self, user: &str, agent: Option<&str>) -> Self {
         self.words("asked_by", Some(agent.unwrap_or(user)))
             .words("asked_for", agent.is_some().then_some(user))

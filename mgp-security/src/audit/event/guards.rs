@@ -17,7 +17,7 @@ pub enum DefinitionFlag {
 }
 
 /// The rule that blocks a tool call sent as a notification.
-pub(in crate::audit) const REQUESTS_ONLY: &str = "tools are called with requests";
+pub(crate) const REQUESTS_ONLY: &str = "tools are called with requests";
 
 impl Event {
     /// Creates `TOOL_BLOCKED` for a tool call that was sent as a notification.

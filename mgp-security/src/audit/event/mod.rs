@@ -1,5 +1,5 @@
-//! Constructors for the events of §6.4 and our own, with actor, target and details (MGP §6.3); `docs/audit.md` lists
-//! all.
+//! Constructors for the events of MGP §6.4, and for those that this project adds, with actor, target and details (MGP
+//! §6.3). `docs/audit.md` lists all events.
 
 mod grants;
 mod guards;
@@ -16,7 +16,7 @@ use mgp_types::{ErrorCode, Object, Payload, Timestamp};
 use serde::Serialize;
 
 pub use guards::DefinitionFlag;
-pub(super) use guards::REQUESTS_ONLY;
+pub(crate) use guards::REQUESTS_ONLY;
 
 /// The size limit for a text in the details, in bytes; longer texts are cut and end with `…`.
 ///
@@ -29,8 +29,8 @@ const LOCAL: &str = "local";
 /// The size limit for the path of a program, in bytes.
 const MAX_PROGRAM: usize = 256;
 
-/// The actor of an event, with the tenant and the user of an agent unless they are the local ones, and with the actor's
-/// process if it is known.
+/// The actor of an event. It includes the actor's tenant and the user of an agent unless these are the local ones, and
+/// the actor's process if that is known.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EventActor {
     actor: Actor,
@@ -78,8 +78,9 @@ pub(super) fn tenant_of(principal: &Principal) -> Option<&str> {
     Some(principal.tenant().as_str()).filter(|tenant| *tenant != LOCAL)
 }
 
-/// Returns the user for whom the agent of a principal acts, as events contain it: `None` for the local one, which they
-/// leave out, and without an agent, because the actor is the user then.
+/// Returns the user for whom the agent of a principal acts, as events contain it. Returns `None` for the local user,
+/// whom events leave out. Also returns `None` for a principal without an agent, because there the user itself is the
+/// actor.
 pub(super) fn user_of(principal: &Principal) -> Option<&str> {
     principal.as_agent()?;
     Some(principal.subject().as_str()).filter(|user| *user != LOCAL)
@@ -140,7 +141,7 @@ impl Event {
         self
     }
 
-    /// Sets the target tool.
+    /// Sets the tool that the event is about.
     pub fn tool<'a>(mut self, tool: impl Into<Option<&'a str>>) -> Self {
         if let Some(tool) = tool.into() {
             self.target().tool_name = Some(words(tool));
@@ -159,7 +160,7 @@ impl Event {
         self.trace(cx.trace.as_deref()).server(cx.server.as_ref())
     }
 
-    /// Sets the time of the event.
+    /// Sets the time at which the event occurred.
     pub fn at(mut self, time: SystemTime) -> Self {
         self.0.timestamp = time.into();
         self
@@ -175,12 +176,12 @@ impl Event {
         self.words("expires_at", at.into().map(Timestamp::as_str))
     }
 
-    /// Adds the value before the change.
+    /// Adds the changed value, as it was before the change.
     pub fn before<T: Serialize + ?Sized>(self, value: &T) -> Self {
         self.detail("before", value)
     }
 
-    /// Adds the value after the change.
+    /// Adds the changed value, as it is after the change.
     pub fn after<T: Serialize + ?Sized>(self, value: &T) -> Self {
         self.detail("after", value)
     }
@@ -190,7 +191,7 @@ impl Event {
         self.words("cause", Some(word))
     }
 
-    /// Adds the rule that decided.
+    /// Adds the rule because of which the event occurred.
     pub fn rule(self, rule: Option<&Rule>) -> Self {
         self.words("rule", rule.map(Rule::as_str))
     }

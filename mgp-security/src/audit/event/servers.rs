@@ -51,8 +51,8 @@ impl Event {
             .cause(cause)
     }
 
-    /// Adds that the server will not be restarted any more: it failed again after `restarts` restarts within `within`
-    /// (MGP §11.5).
+    /// Adds that the server will not be restarted any more, because it failed again after `restarts` restarts within
+    /// the time `within` (MGP §11.5).
     pub fn restart_limit_exceeded(self, restarts: u32, within: Duration) -> Self {
         self.detail("restart_limit_exceeded", &true)
             .detail("restarts", &restarts)

@@ -18,7 +18,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// events are notifications, so a query can overtake them.
 const MAX_ATTEMPTS: u32 = 6;
 
-/// The delays between the queries.
+/// The delays between two queries of a sink.
 const RETRY: Backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(1));
 
 /// The reason why events count as not delivered.

@@ -77,7 +77,7 @@ impl Forwarder {
         self
     }
 
-    /// Returns whether a sink was added.
+    /// Returns whether a sink of this name was added.
     #[must_use]
     pub fn has_sink(&self, sink: &str) -> bool {
         self.sinks.contains_key(sink)

@@ -147,7 +147,8 @@ impl ServerEvents {
         event.map_err(|_| "not readable")
     }
 
-    /// Rewrites a received event: the sender becomes the actor, and its other claims go into the details.
+    /// Rewrites a received event: the server that sent it becomes the actor, and what it claimed instead goes into the
+    /// details.
     fn own(&self, mut event: AuditEvent) -> Result<AuditEvent, RpcError> {
         let actor = Actor::server(&self.server);
         let mut claimed = Object::new();

@@ -12,7 +12,7 @@ use mgp_types::{Payload, RpcError};
 
 use super::super::source::EventSource;
 use super::Forwarder;
-use crate::access::{About, AdminCheck, Need};
+use crate::access::{AdminCheck, Need};
 
 /// The number of events in an answer if the caller sets no limit.
 const DEFAULT_LIMIT: u64 = 100;
@@ -138,7 +138,7 @@ impl Replay {
             _ => None,
         };
         if meant.is_none_or(|tool| tool.name != AUDIT_REPLAY) {
-            return Err(RpcError::invalid_params("there is no such tool"));
+            return Err(RpcError::invalid_params("the tool does not exist"));
         }
         let params = Params::split(AUDIT_REPLAY, call.tool_arguments().as_shared().clone())?;
         let result = Payload::of(&self.answer(access, call.cx(), &params).await?)?;
@@ -154,13 +154,8 @@ impl Replay {
         params: &Params,
     ) -> Result<AuditReplayResult, RpcError> {
         if access == ReplayAccess::Operators {
-            let check = AdminCheck::of(cx);
-            if let Err(refusal) = check.check(Need::Read, AUDIT_REPLAY, About::All) {
-                let server = cx.server.as_ref();
-                return Err(check
-                    .record_refusal(&*self.0.audit, server, AUDIT_REPLAY, refusal)
-                    .await);
-            }
+            let (check, server) = (AdminCheck::of(cx), cx.server.as_ref());
+            check.admit(&*self.0.audit, server, Need::Read, AUDIT_REPLAY).await?;
         }
         let params: AuditReplayParams = params.get()?;
         self.read(&params).await
@@ -169,7 +164,7 @@ impl Replay {
     async fn read(&self, params: &AuditReplayParams) -> Result<AuditReplayResult, RpcError> {
         let limit = params.limit.unwrap_or(DEFAULT_LIMIT);
         if limit == 0 {
-            return Err(RpcError::invalid_params("limit: ask for at least one event"));
+            return Err(RpcError::invalid_params("`limit` must be at least 1"));
         }
         let limit = usize::try_from(limit.min(MAX_LIMIT)).unwrap_or_default();
         let (mut at, later_than) = match (params.since_seq, &params.since_timestamp) {

@@ -41,7 +41,7 @@ pub(super) struct SinkTask {
 /// The reason why a batch of events was not delivered.
 #[derive(Debug, thiserror::Error)]
 enum ForwardError {
-    #[error("it cannot be sent: {0}")]
+    #[error("the events cannot be sent: {0}")]
     Unsent(#[from] RpcError),
     #[error(transparent)]
     Unconfirmed(#[from] Unconfirmed),
@@ -60,8 +60,8 @@ impl SinkTask {
         };
         let mut newest = self.source.newest();
         if at > *newest.borrow() {
-            // The saved number is higher than that of any event in the log, so this is a new log: a log that lost
-            // events lowers the saved numbers when it is opened.
+            // No event of the log has a number as high as the saved one, so this is a new log. A log that only lost
+            // events is not mistaken for a new one, because it lowers the saved numbers when it is opened.
             tracing::warn!(sink = %self.name, at, "the log is newer than the sink's progress; sending all events");
             at = 0;
         }

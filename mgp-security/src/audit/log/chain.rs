@@ -53,7 +53,7 @@ pub(super) enum RecordKind {
     Checkpoint,
 }
 
-/// A parsed line.
+/// A parsed line of the log.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Line<'a> {
     pub(super) seq: u64,
@@ -142,7 +142,7 @@ impl ChainKey {
         self.0.as_ref()
     }
 
-    /// Returns the hash of a text that follows the line with the hash `before`.
+    /// Returns the hash of the line `text` that follows a line with the hash `before`.
     fn hash(&self, before: &[u8; 32], text: &[u8]) -> [u8; 32] {
         let key = match &self.0 {
             Some(secret) => *blake3::keyed_hash(secret, before).as_bytes(),

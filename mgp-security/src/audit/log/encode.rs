@@ -10,7 +10,9 @@ use mgp_types::mgp::AuditEvent;
 use mgp_types::service::{AuditOutcome, CallRecord, EndedCall, Principal, ServerId};
 use mgp_types::{Payload, Timestamp};
 
-/// The size limit for a name, in bytes; it is needed because peers choose names.
+use crate::audit::event::cut;
+
+/// The size limit for a name, in bytes. A limit is needed, because peers choose the names.
 const MAX_NAME: usize = 4096;
 
 /// The size limit for the details of an event in bytes.
@@ -163,7 +165,7 @@ impl EventEncoder {
 
 /// Returns a second as RFC 3339 text without a fraction.
 fn second(seconds: u64) -> [u8; 19] {
-    // The last second with a four-digit year.
+    // The year 9999 ends with this second; later years have more than four digits.
     let time = Timestamp::from(UNIX_EPOCH + Duration::from_secs(seconds.min(253_402_300_799)));
     let text = time.as_str().as_bytes().first_chunk().copied();
     text.unwrap_or(*b"1970-01-01T00:00:00")
@@ -272,8 +274,7 @@ fn name(out: &mut Vec<u8>, whole: &str) {
     if whole.len() <= MAX_NAME {
         return text(out, whole);
     }
-    let end = (0..=MAX_NAME).rev().find(|end| whole.is_char_boundary(*end)).unwrap_or_default();
-    text(out, &format!("{}…", &whole[..end]));
+    text(out, &cut(whole, MAX_NAME));
 }
 
 pub(super) fn text(out: &mut Vec<u8>, text: &str) {

@@ -60,7 +60,7 @@ impl Group {
         self.outbox = outbox;
     }
 
-    /// Adds the line of an item, if the item has one.
+    /// Adds the line of an item of the queue. Adds nothing for an item that needs no line.
     pub(super) fn push(&mut self, item: &Item) {
         let Self { text, chain, ended, encoder, watched, .. } = self;
         match item {
@@ -105,7 +105,7 @@ impl Group {
         self.outbox = self.outbox.max(number);
     }
 
-    /// Adds the text of an event; `outbox` is the number that the event had in the store.
+    /// Adds an event, given as text; `outbox` is the number that the event had in the store.
     pub(super) fn event(&mut self, event: &[u8], outbox: Option<u64>) {
         let mut place = 0..0;
         self.chain.write(&mut self.text, RecordKind::Event, |out| {

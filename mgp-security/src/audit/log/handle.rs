@@ -116,7 +116,7 @@ impl AuditLog {
             match writer {
                 Ok((writer, digests)) => {
                     let sent = opened.send(Ok((Arc::clone(writer.shared()), digests)));
-                    // If the caller of `open` has dropped its future, the log must be closed again.
+                    // Run only if the caller of `open` still waits for the log. Otherwise, the log is closed again.
                     if sent.is_ok() {
                         writer.run();
                     }
@@ -329,8 +329,8 @@ impl AuditSink for AuditLog {
 async fn await_room(account: &CallLedger, records: u32, goes_on: bool) -> Result<(), AuditError> {
     let room = account.shared.room.acquire_many(records);
     let Ok(Ok(permits)) = tokio::time::timeout(ROOM_TIMEOUT, room).await else {
-        // A call that continues an earlier round is recorded as cancelled. Any other call never ran and needs no
-        // record.
+        // If this request continues a call whose caller was asked a question, the call is recorded as cancelled. A call
+        // that only begins has not run, so it needs no record.
         if !goes_on {
             account.void();
         }

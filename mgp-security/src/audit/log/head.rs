@@ -51,7 +51,8 @@ impl LogHead {
         Self { seq, hash, outbox, key, synced: seq, lost: 0 }
     }
 
-    /// Returns whether a chain has another record in place of the head's, and the log cannot have written that record.
+    /// Returns whether a chain has another record in place of the head's, although the log itself cannot have written
+    /// that record.
     ///
     /// A power cut can lose the record of an unsynced head. The next process gives its number to another record, and a
     /// second power cut can bring the earlier head back. Only a log with a secret can be trusted then: the secret
@@ -118,7 +119,7 @@ impl LogHead {
         struct Wire {
             seq: u64,
             outbox: u64,
-            /// Absent if all records were synced.
+            /// The number of the last synced record; absent if all records were synced.
             synced: Option<u64>,
             lost: Option<u64>,
             hash: String,
@@ -239,11 +240,9 @@ impl HeadPlace {
             }
         }
     }
-}
 
-impl HeadPlace {
-    /// Moves each saved position of a sink that is at most `lost` events after the event `last` back to `last`: the log
-    /// gives the numbers of lost events to new ones, which must be forwarded too.
+    /// Lowers to `last`, the number of the last event that is left, each saved position of a sink that is at most
+    /// `lost` events after it. The log gives the numbers of lost events to new events, which must be forwarded too.
     pub(super) fn rewind_sinks(&self, last: u64, lost: u64) -> Result<(), StoreError> {
         let Self::Store { store, .. } = self else { return Ok(()) };
         let mut change = Change::new();

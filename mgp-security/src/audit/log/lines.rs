@@ -115,7 +115,8 @@ impl ReverseLines {
     }
 }
 
-/// Returns the position of the first line whose event number is at least `no`, or the end of the last line if none is.
+/// Returns the position of the first line whose event number is at least `no`. If all numbers are lower, returns the
+/// position after the last line.
 ///
 /// Uses a binary search over the numbers in the lines, so no index is needed that could be out of date.
 pub(super) fn find(path: &Path, no: u64) -> io::Result<u64> {

@@ -157,7 +157,7 @@ impl AuditQuery {
     }
 }
 
-/// Returns whether a tool has this name, alone or after the id of its server.
+/// Returns whether `wanted` names a tool: by the tool's name, or by the id of the server, a dot and the tool's name.
 fn is_named(wanted: &str, server: Option<&str>, tool: Option<&str>) -> bool {
     let bare = || wanted.strip_prefix(server?)?.strip_prefix('.');
     tool.is_some_and(|tool| tool == wanted || bare() == Some(tool))
@@ -177,7 +177,7 @@ pub(super) struct LogReader {
 enum ReadLimit {
     /// The newest written record. The log is still being written, so a later read can reach further.
     Written(Arc<LogQueue>),
-    /// A fixed record, by its number.
+    /// The record with this number. The log does not grow while it is read.
     Record(u64),
 }
 
@@ -195,8 +195,8 @@ impl LogFiles {
         Ok(Self(LogReader::at_rest(LogPlace::new(dir, name)?, last)))
     }
 
-    /// Leaves out records that cannot be read, for a log that was changed. Without it, such a record ends a query with
-    /// an error.
+    /// Leaves out records that cannot be read, for a log that was changed. Without this setting, such a record ends a
+    /// query with an error.
     #[must_use]
     pub fn skip_unreadable(mut self) -> Self {
         self.0.skips_unreadable = true;
@@ -216,7 +216,7 @@ impl LogFiles {
     }
 }
 
-/// A query in progress.
+/// The state of a query while it reads the log.
 struct Search<'a> {
     query: &'a AuditQuery,
     /// The number of the newest written record when the query began; later records are not returned, because the writer
@@ -370,7 +370,8 @@ impl Search<'_> {
             };
         };
         if read.seq > self.written {
-            // In a log that was changed, this number can be wrong, and readable records can follow.
+            // Reached a record after `written`, so an oldest-first search is done. But in a log that was changed, the
+            // number of a record can be wrong. Therefore a search that skips unreadable records reads on.
             let is_end = oldest_first && !self.skips_unreadable;
             return Ok(if is_end { Progress::Done } else { Progress::Continue });
         }

@@ -24,6 +24,10 @@ const MAX_UNSEEN: usize = 1024;
 /// The time for which records without a waiting caller are collected before they are written together.
 const GATHER_INTERVAL: Duration = Duration::from_millis(5);
 
+/// The interval at which the writer of a closed log checks whether the last running calls have ended: a call that was
+/// refused, or that is suspended until its caller answers a question, queues no item.
+const CALLS_INTERVAL: Duration = Duration::from_millis(10);
+
 /// An item in the queue of the log's writer.
 pub(super) enum Item {
     /// The end of a call, to be recorded.
@@ -45,7 +49,7 @@ impl Item {
         !matches!(self, Self::Call { .. } | Self::Shut { .. })
     }
 
-    /// Returns the room that the item occupies, and the channel to the caller that waits for it.
+    /// Returns the room that the item occupies, and the channel to the caller that waits until it is written.
     pub(super) fn into_parts(self) -> (Option<Reservation>, Option<Acknowledge>) {
         match self {
             Self::Call { room, .. } | Self::Shut { room, .. } => (Some(room), None),
@@ -90,7 +94,7 @@ impl Intent {
         self.void.load(Ordering::Acquire)
     }
 
-    /// Marks that the intent was not written.
+    /// Marks the intent as not written, so that its call does not run.
     pub(super) fn void(&self) {
         self.seq.store(0, Ordering::Release);
         self.void.store(true, Ordering::Release);
@@ -227,10 +231,13 @@ impl LogQueue {
         self.room.available_permits() < self.bound || self.waiting.load(Ordering::Acquire) > 0
     }
 
-    /// Adds an item for the writer.
+    /// Adds an item for the writer. If the writer has ended, drops the item, which gives a waiting caller an error.
     pub(super) fn push(&self, item: Item) {
         let urgent = item.has_waiter();
         let mut queue = self.queue.lock();
+        if queue.end == CloseState::Ended {
+            return;
+        }
         queue.items.push_back(item);
         queue.urgent |= urgent;
         let wake = match queue.sleep {
@@ -264,8 +271,8 @@ impl LogQueue {
 
     /// Waits for items and moves them into `into`; returns whether the log is closing.
     ///
-    /// Waits at most `idle` for the first item. If `rest` is set, the method instead pauses that long, unless the log
-    /// is closing.
+    /// Waits at most `idle` for the first item, and only briefly if the log is closing and calls are still running. If
+    /// `rest` is set, the method instead pauses that long, unless the log is closing.
     pub(super) fn next(
         &self,
         into: &mut VecDeque<Item>,
@@ -277,10 +284,14 @@ impl LogQueue {
             let unless = |queue: &mut QueueState| !queue.closing;
             queue = self.sleep(queue, WriterSleep::Awake, rest, unless);
         } else {
+            let are_calls_running = queue.end == CloseState::CallsRunning;
             let nothing = |queue: &mut QueueState| {
-                queue.items.is_empty() && !queue.store_changed && !queue.closing
+                let may_wait = are_calls_running || !queue.closing;
+                queue.items.is_empty() && !queue.store_changed && may_wait
             };
-            queue = self.sleep(queue, WriterSleep::Idle, idle.unwrap_or(Duration::MAX), nothing);
+            let longest = idle.unwrap_or(Duration::MAX);
+            let longest = if are_calls_running { longest.min(CALLS_INTERVAL) } else { longest };
+            queue = self.sleep(queue, WriterSleep::Idle, longest, nothing);
             if !queue.items.is_empty() {
                 let few = |queue: &mut QueueState| {
                     !queue.urgent && !queue.closing && queue.items.len() < MAX_BATCH
@@ -303,7 +314,7 @@ impl LogQueue {
     ) -> MutexGuard<'a, QueueState> {
         let on = |queue: &mut QueueState| {
             let on = on(queue);
-            // Waking the writer sets `sleep` to `Awake`, so set it again.
+            // This runs before each sleep. Waking the writer set `sleep` to `Awake`, so set it again.
             queue.sleep = if on { how } else { WriterSleep::Awake };
             on
         };
@@ -358,7 +369,8 @@ impl Wake for LogQueue {
     }
 }
 
-/// Receives the outcomes of calls without an intent. These need no state of their own, so they share the queue.
+/// Receives the outcomes of calls without an intent. Such a call has no state of its own, so all of them share the
+/// queue as their receiver.
 impl TicketSink for LogQueue {
     fn close(&self, ended: EndedCall) {
         self.push(Item::Call { ended, intent: None, room: Reservation::Permit });

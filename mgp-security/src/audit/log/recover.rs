@@ -1,11 +1,11 @@
 //! Opens a log: verifies it from its last complete checkpoint on, and repairs what a killed process left at its end.
 //!
-//! Records up to the head were acknowledged, so each of them must exist and verify; otherwise the log counts as changed
-//! and is not opened. A power cut can lose only the last of them, which were not synced to the disk yet: then the log
-//! is opened, and an event records how many are missing. Records after the head were never acknowledged: they are kept
-//! as far as the chain verifies, and what follows is cut off. The next checkpoint records the number of bytes that were
-//! cut. A killed process can leave only a part of a line, so complete lines that do not verify might be forged. An
-//! event reports how many there were.
+//! Records up to the head, i.e. up to the record whose number and hash were saved last, were acknowledged. So each of
+//! them must exist and verify; otherwise the log counts as changed and is not opened. A power cut can lose only the
+//! last of them, which were not synced to the disk yet: then the log is opened, and an event records how many are
+//! missing. Records after the head were never acknowledged: they are kept as far as the chain verifies, and what
+//! follows is cut off. The next checkpoint records the number of bytes that were cut. A killed process can leave only a
+//! part of a line, so complete lines that do not verify might be forged. An event reports how many there were.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -87,14 +87,15 @@ impl RecoveredLog {
                     return Err(BadRecord::new(newest.first, why).into());
                 }
                 None => {
-                    // A process was killed right after it created this file, or another program wrote the file. It does
-                    // not begin with a checkpoint that refers to the file before it, so it can be removed.
+                    // This file does not begin with a checkpoint that refers to the file before it. Either a process
+                    // was killed right after it created the file, or another program wrote it, so the file can be
+                    // removed.
                     cut.add(&fs::read(&newest.path).map_err(io(&newest.path))?);
                     rejected.extend(segments.pop());
                 }
             }
         };
-        // Remove the files last, so that a log that is not opened, e.g. because the store is that of another log, stays
+        // Remove the files last. Thus a log that cannot be opened, e.g. because the store belongs to another log, stays
         // as it is.
         for Segment { path, .. } in rejected {
             fs::remove_file(&path).map_err(LogError::io(&path, "removed"))?;

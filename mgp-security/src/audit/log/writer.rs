@@ -387,7 +387,7 @@ impl Writer {
         if is_due {
             self.disk.sync().map_err(reason)?;
             self.synced = self.chain.seq;
-            // Save and sync the head after the records, so that the head on the disk never counts a record as synced
+            // Save and sync the head after the records. Otherwise the head on the disk could count a record as synced
             // that is not on the disk.
             if self.head_synced < self.synced {
                 self.save_head(self.head_of(&self.chain, self.outbox_number))?;
@@ -399,8 +399,8 @@ impl Writer {
         if self.firsts.front().is_some_and(|first| *first < from) {
             match self.disk.remove_before(from) {
                 Ok(()) => self.firsts.retain(|first| *first >= from),
-                // Files that could not be removed do no harm, because the removal of their records is already
-                // announced.
+                // It does no harm if a file cannot be removed, because a checkpoint has announced already that its
+                // records are removed.
                 Err(error) => tracing::warn!(
                     log = self.config.name,
                     %error,
@@ -470,8 +470,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Returns the head of a chain of this log. Without syncs, all records count as synced, since a power cut could
-    /// lose any of them: then a missing record is always a reason not to open the log.
+    /// Returns the head of a chain of this log. Under [`Fsync::Never`], the head counts all records as synced. A power
+    /// cut could then lose any record, and a log that lacks one must not be opened.
     fn head_of(&self, chain: &Chain, outbox: u64) -> LogHead {
         let never_syncs = self.config.fsync == Fsync::Never;
         let synced = if never_syncs { chain.seq } else { self.synced.min(chain.seq) };

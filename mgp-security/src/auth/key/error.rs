@@ -23,7 +23,7 @@ pub enum KeyError {
         id: String,
     },
     /// There is no key with this id.
-    #[error("there is no key with the id `{id}`")]
+    #[error("no key has the id `{id}`")]
     Unknown {
         /// The id that was not found.
         id: String,

@@ -13,7 +13,7 @@ use super::error::{KeyError, KeyStoreError};
 use super::record::KeyRecord;
 use super::store::{KeyStore, add, remove, revoke};
 
-/// The size limit for the file in bytes; it has room for more than [`MAX_KEYS`] keys.
+/// The size limit for the file in bytes. A file with [`MAX_KEYS`] keys is smaller.
 const MAX_FILE: u64 = 16 * 1024 * 1024;
 
 /// The time limit for waiting while another process changes the file.

@@ -204,7 +204,7 @@ impl ApiKeys {
                 event = event.detail("permissions", grant.permissions());
             }
             if let Err(reason) = auditor.audit.record(event.into()).await {
-                // A key whose creation is not in the audit log must not exist.
+                // The creation is not in the audit log, so the key must not exist: remove it again.
                 self.shared.store.remove(key.id).await?;
                 return Err(reason.into());
             }
@@ -254,15 +254,16 @@ impl ApiKeys {
         known()
     }
 
-    /// Reloads the keys, so that a revoked or removed key is refused, and then records the change. If recording fails,
-    /// the key stays revoked or removed.
+    /// Completes a revocation or removal that is in the store already. Reloads the keys, so that the key is refused,
+    /// and then records the change. Records it even if the reload fails; if recording fails, the key stays revoked or
+    /// removed.
     async fn finish_removal(&self, id: &str, owner: Option<Principal>) -> Result<(), KeyError> {
-        self.shared.reload().await?;
+        let reloaded = self.shared.reload().await;
         if let Some(auditor) = &self.auditor {
             let event = Event::key_revoked(&auditor.by, id, owner.as_ref());
             auditor.audit.record(event.into()).await?;
         }
-        Ok(())
+        Ok(reloaded?)
     }
 
     /// Reads the records of all keys, including revoked ones.

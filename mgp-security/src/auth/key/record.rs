@@ -90,7 +90,7 @@ impl KeyGrant {
         &self.permissions
     }
 
-    /// Returns the expiry, if there is one.
+    /// Returns the expiry of the key, if it has one.
     #[must_use]
     pub fn expiry(&self) -> Option<&Timestamp> {
         self.expires.as_ref()

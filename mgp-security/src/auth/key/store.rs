@@ -21,10 +21,10 @@ pub trait KeyStore: Send + Sync + 'static {
     /// of the key that was revoked or expired the longest ago.
     async fn add(&self, record: KeyRecord) -> Result<(), KeyError>;
 
-    /// Marks the record with an id as revoked.
+    /// Marks the record with this id as revoked.
     async fn revoke(&self, id: &str) -> Result<(), KeyError>;
 
-    /// Removes the record with an id.
+    /// Removes the record with this id.
     async fn remove(&self, id: &str) -> Result<(), KeyError>;
 
     /// Returns a number that changes whenever the records may have changed.

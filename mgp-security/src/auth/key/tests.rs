@@ -26,11 +26,6 @@ fn grant() -> KeyGrant {
     KeyGrant::new("acme", "build")
 }
 
-#[track_caller]
-fn principal(grant: &KeyGrant, expected: &Principal) {
-    assert_eq!(grant.principal(), *expected);
-}
-
 async fn check(keys: &ApiKeys, key: &str) -> Result<(), AuthRefused> {
     keys.check(key).await.map(drop)
 }
@@ -51,7 +46,7 @@ async fn a_key_names_its_holder_and_permissions() {
 
 #[test]
 fn grants_are_closed_unless_opened() {
-    principal(&grant(), &Principal::new("acme", "build"));
+    assert_eq!(grant().principal(), Principal::new("acme", "build"));
     assert_eq!(grant().principal().authority(), Authority::User);
     assert!(grant().permissions().is_empty());
 }
@@ -103,7 +98,7 @@ async fn a_key_expires_at_its_time() {
     let (past, future) = (keys.issue(past).await.unwrap(), keys.issue(future).await.unwrap());
     assert_eq!(check(&keys, past.reveal()).await, Err(AuthRefused::Expired));
     assert_eq!(check(&keys, future.reveal()).await, Ok(()));
-    // To a caller without the secret, the answer does not reveal that the key has expired.
+    // A caller that does not know the secret must not learn that the key has expired.
     assert_eq!(check(&keys, &format!("mgp_{}_guess", past.id())).await, NOT_VALID);
     keys.revoke(past.id()).await.unwrap();
     assert_eq!(check(&keys, past.reveal()).await, NOT_VALID);
@@ -154,7 +149,7 @@ fn a_store_is_bounded() {
     let record = |id: &str| KeyRecord::new(id, [0; 32], grant());
     let mut records = (0..MAX_KEYS).map(|n| (n.to_string(), record(&n.to_string()))).collect();
     assert!(matches!(add(&mut records, record("more")), Err(KeyError::Full)));
-    // The record of a key that has ended makes room for another.
+    // A key that has ended makes room for a new one.
     records.get_mut("7").unwrap().revoke();
     add(&mut records, record("more")).unwrap();
     assert!(records.len() == MAX_KEYS && !records.contains_key("7"));
@@ -207,6 +202,18 @@ async fn a_store_that_failed_is_read_again() {
     store.is_down.store(false, Ordering::SeqCst);
     tokio::time::advance(Duration::from_secs(1)).await;
     assert_eq!(check(&keys, key.reveal()).await, Ok(()));
+}
+
+#[tokio::test]
+async fn a_removal_is_recorded_although_the_store_cannot_be_read_again() {
+    let (store, log) = (TestStore::default(), MemoryAudit::new());
+    let keys = ApiKeys::open(store.clone()).await.unwrap();
+    let key = keys.issue(grant()).await.unwrap();
+    store.is_down.store(true, Ordering::SeqCst);
+    let ann = Principal::new("acme", "ann").operator();
+    let removed = keys.with_audit(ann, Arc::new(log.clone())).remove(key.id()).await;
+    assert!(matches!(removed, Err(KeyError::Store(_))));
+    assert_eq!(log.events()[0].event_type.as_str(), "dev.cloto.key_revoked");
 }
 
 // === Files ===

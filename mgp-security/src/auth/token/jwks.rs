@@ -26,7 +26,7 @@ pub struct JwkSet {
     keys: Vec<VerifyingKey>,
 }
 
-/// An error of parsing a key set.
+/// The error for a document that cannot be parsed as a key set.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadJwks {
@@ -50,7 +50,7 @@ struct VerifyingKey {
 pub(super) enum Verification {
     /// A key of the issuer has signed the token.
     Valid,
-    /// The keys with the token's key id have not signed it.
+    /// There are keys with the token's key id, but none of the tried keys has signed it.
     Invalid,
     /// No key has the token's key id, and none of the keys that could be meant has signed the token.
     Unknown,

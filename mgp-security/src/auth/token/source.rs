@@ -216,7 +216,7 @@ impl FetchedKeys {
 }
 
 impl FetchKeysError {
-    /// Returns whether the server answered, so that another URL of it is worth a request.
+    /// Returns whether the server answered at all. If so, another URL of the same server may have the document.
     fn is_answer(&self) -> bool {
         matches!(self, Self::Status(_) | Self::TooManyRedirects | Self::ForeignRedirect)
     }

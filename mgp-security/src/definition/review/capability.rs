@@ -12,7 +12,7 @@ const DESTROYS: &str = "delete remove drop destroy wipe purge erase truncate kil
 /// Verbs of [`DESTROYS`] that can also mean only detaching something, e.g. `remove_label`.
 const DETACHES: &str = "remove drop";
 
-/// Words in a name that say that the tool only shows what another one would change, e.g. `deploy_plan`.
+/// Words in the name of a tool which mean that it only shows what another tool changes, e.g. `deploy_plan`.
 const PLANS: &str = "plan preview status history logs estimate diff";
 
 /// Verbs that change something, as the first word of a name.
@@ -45,7 +45,7 @@ const EXPLAINS: &str = "command shell script code run execut terminal eval progr
     audio document pdf repo git install deploy build test debug browser mail notif subscri \
     action operation robot device control server";
 
-/// Words for simple tools, which need neither code nor files nor addresses.
+/// Words for simple tools. Such a tool needs no code, no files and no addresses.
 const HARMLESS: &str = "weather|forecast|temperature|joke|fact|quote|translat|format text|\
     formats text|text format|capitaliz|uppercase|lowercase|word count|count words|counts words|\
     calculat|adds two|add two|sum of|multipl|convert|currency|exchange rate|greet|hello|color|\

@@ -21,7 +21,7 @@ const NEGATION_REACH: usize = 3;
 /// A set of concepts, one bit each.
 pub(super) type Concepts = u128;
 
-/// A word with its concepts.
+/// A word of a text, with the concepts that it expresses.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "independent properties of a word")]
 pub(super) struct Word {
@@ -36,7 +36,7 @@ pub(super) struct Word {
     spaced: bool,
 }
 
-/// A match of a clause of a rule in a text.
+/// A part of a text that matches a clause of a rule.
 pub(super) struct Match {
     pub(super) rule: Rule,
     /// The sequence number of the heading in `clauses.txt` below which the clause is listed.

@@ -57,7 +57,7 @@ const FOREIGN: &[&str] = &[
     "terminal",
 ];
 
-/// Words that, in a sentence about tools, can order more than a choice between the tools that it names.
+/// Words with which a sentence about tools can demand more than a choice between the tools that it names.
 const BROAD: &[&str] = &[
     "all",
     "always",
@@ -86,7 +86,7 @@ const BROAD: &[&str] = &[
     "via",
 ];
 
-/// Words with which a sentence can be about tools without a name of one.
+/// Words with which a sentence can be about tools even if it names none.
 const ABOUT_TOOLS: &[&str] =
     &["it", "this", "these", "that", "tool", "tools", "instead", "rather", "call", "invoke"];
 
@@ -134,9 +134,9 @@ pub(super) fn steered(description: &str, is_known: impl Fn(&str) -> bool) -> Vec
     steered.map(|token| token.word.clone()).collect()
 }
 
-/// Returns whether a text about the use of tools is about tools of the server itself (`is_own`) alone: it
-/// names at least one of them and no other tool, and has no address, no secret, and no word for tools of others. Each
-/// sentence about tools must be about a choice between them, too.
+/// Returns whether a text gives advice only about tools of the server itself (`is_own`). It must name at least one of
+/// them and no other tool. It must contain no address, no secret, and no word for tools of others. No sentence about
+/// tools may contain a word with which it could demand more than a choice between them.
 pub(super) fn is_own_advice(text: &str, is_own: impl Fn(&str) -> bool) -> bool {
     let plain = plain::plain_text(text);
     let tokens = token::tokens(&plain, Place::Elsewhere);
@@ -221,7 +221,8 @@ fn one(text: &str, at: &str, members: &Members, findings: &mut Vec<Finding>) {
         {
             findings.push(Finding::about(Rule::Hidden, at, what, &evidence));
         }
-        // This finding remains even if all others turn out to be harmless, so an operator must read the other texts.
+        // An operator must read the texts that are not reviewed, so this finding remains even if all others are found
+        // harmless.
         if !findings.iter().any(|one| one.rule == Rule::Many.id()) {
             findings.push(Finding::new(Rule::Many, "", ""));
         }

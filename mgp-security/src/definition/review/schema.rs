@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use super::finding::Finding;
 use super::rule::Rule;
 
-/// The maximum nesting depth of a schema. Models and validators have problems with depths far below it.
+/// The maximum nesting depth of a schema. Models and validators already have problems at much smaller depths.
 const DEPTH_MAX: usize = 48;
 
 /// The maximum number of values of a tool's schema that the review reads.
@@ -93,7 +93,7 @@ impl Look<'_> {
                     if let Value::Object(named) = value {
                         named.values().for_each(|value| self.schema(value, depth + 1));
                     } else {
-                        self.found(Rule::Schema, "the schema is none", name);
+                        self.found(Rule::Schema, "a member of the schema has the wrong type", name);
                     }
                 }
                 _ => self.schema(value, depth + 1),
@@ -134,10 +134,10 @@ impl Look<'_> {
         };
         for _ in 0..CHAIN_MAX {
             let Some(pointer) = to.strip_prefix('#') else {
-                return self.found(Rule::Schema, "the schema points somewhere else", &to);
+                return self.found(Rule::Schema, "the schema refers to another document", &to);
             };
             if !pointer.is_empty() && !pointer.starts_with('/') {
-                // The reference is an anchor within the same schema.
+                // The reference is an anchor within the same schema, whose target is reviewed anyway.
                 return;
             }
             match self.root.pointer(pointer) {

@@ -19,14 +19,14 @@ pub(super) const ENOUGH: u32 = 100;
 const SHOWN: u32 = 60;
 const NOTED: u32 = 30;
 
-/// The rules whose phrases are harmless if they are forbidden, e.g. `never send passwords`.
+/// The rules whose phrases are harmless if a text forbids what they describe, e.g. `never send passwords`.
 const TURNS: [Rule; 5] =
     [Rule::Secrets, Rule::Conversation, Rule::Exfiltrate, Rule::Override, Rule::Decode];
 
-/// The maximum number of words between a ban such as `do not` and `without`.
+/// The maximum number of words between a ban such as `do not` and a phrase that belongs to it, e.g. `without asking`.
 const BAN_REACH: usize = 8;
 
-/// The maximum number of words in the sentence about the default of a parameter.
+/// The maximum number of words after an option's description in a sentence about its default, e.g. `Defaults to false.`
 const DEFAULT_MAX: usize = 4;
 
 /// The verbs that a ban can forbid. Other verbs, e.g. in `do not delay, send it without their consent`, would reverse
@@ -37,8 +37,8 @@ const BANNED: &str = "merge read close delete remove send forward share post pub
     install start restart disable enable drop move rename archive grant revoke upload download \
     proceed perform access open schedule invite reply fill enter release reset done";
 
-/// The maximum number of words after an order about instructions in data, in its sentence. A longer sentence is not
-/// searched for instructions of the model.
+/// The maximum number of words that a sentence may have after an order to ignore instructions in data. A longer
+/// sentence counts as one about the model's own instructions, because the search for these stops here.
 const SENTENCE_MAX: usize = 100;
 
 /// The names of the members of a tool's schemas, in lower case. These do not count as names of other tools.
@@ -78,7 +78,7 @@ pub(super) fn findings(text: &str, at: &str, place: Place, members: &Members) ->
     let is_same = text.is_ascii() && plain.len() == text.len();
     let finding = |sign: Sign| {
         let range = sign.range.filter(|_| is_same || sign.rule == Rule::Encoded);
-        // A weak sign such as `IMPORTANT` is only a detail if the others are enough without it.
+        // If the other signs are enough, a weak sign such as `IMPORTANT` is shown only as a detail.
         let is_detail = sign.weight <= NOTED && sum - sign.weight >= ENOUGH;
         let severity = if is_detail { Severity::Noted } else { severity };
         Finding { severity, range, ..Finding::new(sign.rule, at, &sign.evidence) }
@@ -141,7 +141,7 @@ fn with_blanks(text: &str) -> String {
     out
 }
 
-/// A part of a text that matches a phrase of weight 0.
+/// A part of a text that matches a phrase of weight 0. Such a phrase shows that other words are harmless.
 struct Harmless {
     rule: Rule,
     /// The byte range of the part in the normalized text.
@@ -279,7 +279,7 @@ fn is_about_data(words: &[Token], start: usize, end: usize) -> bool {
     rest <= SENTENCE_MAX && sentence.all(|word| !OWN.iter().any(|own| word.is(own)))
 }
 
-/// Returns whether a clause begins that makes an exception for what the user asks for, e.g. `unless asked`.
+/// Returns whether the words from `at` on begin an exception for what the user asks for, e.g. `unless asked`.
 fn excepts(words: &[Token], at: usize) -> bool {
     let asks = |word: &Token| ["ask*", "request*", "want*", "need*"].iter().any(|ask| word.is(ask));
     words[at].is("unless") && words[at + 1..].iter().take(4).any(asks)
@@ -371,9 +371,9 @@ impl Phrase {
             && words[start + 1..end].iter().any(|word| word.clause)
     }
 
-    /// Returns whether the words are a whole parameter, e.g. `Don't ask for confirmation.`, or all but a short sentence
-    /// about its default, and so describe an option of the tool. A description of a tool gives an order with the same
-    /// words.
+    /// Returns whether the words describe an option of the tool. They must be the whole text of a parameter, e.g.
+    /// `Don't ask for confirmation.`, except for a short sentence about its default. In the description of a tool, the
+    /// same words are an order.
     fn describes_option(&self, words: &[Token], part: Range<usize>) -> bool {
         let is_user = |word: &Token| ["user", "users", "human"].iter().any(|known| word.is(known));
         self.rule == Rule::Consent
@@ -422,14 +422,14 @@ impl Phrase {
                         word.is("not") || (word.is("never") && TURNS.contains(&self.rule));
                     slot.fits(word) || !negates
                 })
-                // In `do not mention X unless the user asks`, nothing is kept from the user, and in `if you are not
-                // logged in please inform the user`, the negation is about something else.
+                // Nothing is kept from the user in `do not mention X unless the user asks`. In `if you are not logged
+                // in please inform the user`, the negation is about something else.
                 .take_while(|index| {
                     self.rule != Rule::Conceal
                         || !(excepts(words, *index)
                             || (words[*index].is("please") && is_condition(words, start)))
                 })
-                // In `never send it without asking the user`, two negations demand consent.
+                // In `never send it without asking the user`, the two negations together demand the user's consent.
                 .take_while(|index| {
                     self.rule != Rule::Consent
                         || slot.fits(&words[*index])

@@ -62,8 +62,7 @@ async fn checks_that_appear_in_meta_are_pinned_with_the_rest() {
     let mut world = world();
     world.lists(READ).await;
     world.lists(READ_MORE).await;
-    let hash = world.held("read").fingerprint;
-    world.definitions.approve(&operator(), &files(), "read", &hash, None).await.unwrap();
+    world.approve("read").await;
     let stored = |world: &World| {
         let pins = world.definitions.0.pins.now().unwrap();
         pins.get(&files(), "read").unwrap().pinned.clone().unwrap()
@@ -134,11 +133,7 @@ async fn a_rejected_definition_stays_rejected_with_more_checks() {
     assert_eq!(held.fingerprint, hash);
     assert!(world.definitions.waiting().unwrap().is_empty());
 
-    world
-        .definitions
-        .approve(&operator(), &files(), "read", &held.fingerprint, None)
-        .await
-        .unwrap();
+    world.approve("read").await;
     assert!(world.is_pinned(), "an operator can still approve what the operator saw");
     world.call("read").await.unwrap();
 }

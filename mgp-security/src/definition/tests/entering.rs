@@ -8,23 +8,6 @@ fn tool(text: &str) -> Payload {
     Payload::parse(text.to_owned()).unwrap()
 }
 
-impl World {
-    fn before(&mut self, server: &str, inner: Stack) {
-        let layer = DefinitionLayer::new(self.definitions.clone()).server(server);
-        self.client = mock::client(Stack::new(layer.layer(inner)));
-    }
-}
-
-/// A server that answers calls but never answers a request for its tools.
-fn stuck() -> Stack {
-    Stack::from_fn(|call| async move {
-        if call.method().as_str() == "tools/list" {
-            std::future::pending::<()>().await;
-        }
-        Ok(Reply::empty())
-    })
-}
-
 #[tokio::test]
 async fn a_look_alike_that_fails_its_first_list_is_not_let_in_by_that() {
     let mut world = world();
@@ -267,4 +250,20 @@ async fn hidden_characters_are_refused_after_any_number_of_other_findings() {
     let text = format!(r#"{{"name":"a_b","inputSchema":{{"properties":{{{properties}}}}}}}"#);
     let inspection = Inspection::of(&tool(&text));
     assert_eq!(inspection.severity(), Some(Severity::Refused), "{:?}", inspection.findings());
+}
+
+#[tokio::test]
+async fn a_tool_with_two_definitions_is_refused_as_long_as_its_server_lists_both() {
+    let mut world = world();
+    for listed in [&[READ, READ_MORE][..], &[READ, READ_MORE, READ_MORE]] {
+        world.liar.lists(listed);
+        for _ in 0..2 {
+            world.list().await;
+            assert!(matches!(world.standing("read"), DefinitionState::Refused(_)));
+        }
+    }
+    assert_eq!(world.told(), ["definition_flagged"; 2], "each refusal is recorded once");
+    world.liar.lists(&[READ_MORE]);
+    world.list().await;
+    assert_eq!(world.standing("read"), DefinitionState::Pinned);
 }

@@ -1,10 +1,9 @@
 //! Tests of the audit events about tools and about decisions on them, and of when they are recorded.
 
 use mgp_testkit::{FaultyStore, store_busy};
-use mgp_types::mgp::{
-    AccessGrantParams, AccessPermission, AuditEvent, AuditResult, EntryType, EventType, Validator,
-};
+use mgp_types::mgp::{AccessGrantParams, AuditEvent, AuditResult, EventType, Validator};
 use mgp_types::service::{AuditFuture, AuditSink, CallRecord, Ticket};
+use mgp_types::store::Store as _;
 
 use super::*;
 use crate::tool::{Assessment, Validate, Violation};
@@ -49,12 +48,8 @@ async fn an_operators_word_on_a_tool_of_ones_own_is_told_once() {
     governance.open().await.unwrap();
     let tools: Vec<mgp_types::mcp::Tool> = vec![serde_json::from_str(READ).unwrap()];
     governance.definitions().learn(Some(&files()), &tools);
-    let grant = |agent| {
-        AccessGrantParams::new(EntryType::ServerGrant, agent, "files", AccessPermission::Allow)
-    };
-    let local = Principal::local();
-    let by = Principal::new(local.tenant().as_str(), "ada").operator();
-    governance.access().grant(&by, grant(local.subject().as_str())).await.unwrap();
+    let grant = AccessGrantParams::allow(Principal::local().subject().as_str(), "files");
+    governance.access().grant(&operator(), grant).await.unwrap();
     let own = governance.own("files").layer(Liar::default().stack());
     let mut client = mock::client(Stack::new(own));
     for _ in 0..2 {
@@ -74,7 +69,7 @@ async fn calls_that_come_at_once_tell_an_operators_word_once_and_none_runs_befor
     let (seen, policies) = (audit.clone(), definitions.clone());
     let inner = Stack::from_fn(move |_| {
         let told = overrides(&seen);
-        // Each call publishes a new table, because of which the event must not be recorded again.
+        // Publish a new table during each call. The event must not be recorded again because of that.
         policies.0.publish();
         async move {
             assert_eq!(told, 1);
@@ -236,4 +231,29 @@ async fn what_is_said_while_the_store_fails_counts_once_it_is_back() {
     let error = client.request("tools/call", r#"{"name":"read"}"#).await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::TOOL_DISABLED);
     assert_eq!(liar.counted(), (2, 1));
+}
+
+#[tokio::test]
+async fn a_definition_that_was_approved_meanwhile_is_not_reported_as_rejected() {
+    let mut world = world();
+    for tools in [READ, READ_MORE] {
+        world.liar.lists(&[tools]);
+        world.list().await;
+    }
+    let hash = world.held("read").fingerprint;
+    // Another process approves the definition after this one has read it, and before this one stores its decision.
+    let elsewhere = world.definitions.clone();
+    let store = FaultyStore::new(world.store.clone()).on_commit(move |store, change| {
+        let (store, elsewhere) = (store.inner().clone(), elsewhere.clone());
+        Box::pin(async move {
+            elsewhere.approve(&operator(), &files(), "read", &hash, None).await.unwrap();
+            store.commit(change).await
+        })
+    });
+    let audit = Arc::new(MemoryAudit::new());
+    let definitions = Definitions::new(Arc::new(store), audit, Policies::default());
+    definitions.open().await.unwrap();
+    definitions.reject(&operator(), &files(), "read", &hash, None).await.unwrap_err();
+    assert!(definitions.rejected().unwrap().is_empty());
+    world.call("read").await.unwrap();
 }

@@ -94,8 +94,8 @@ async fn a_hidden_tool_of_a_server_that_is_not_let_in_stays_refused() {
     let mut world = with(Liar::default(), MemoryStore::new(), policies());
     let pinned = Payload::parse(READ.to_owned()).unwrap();
     world.definitions.observe(&files(), &[pinned]).await.unwrap();
-    let layer = DefinitionLayer::new(world.definitions.clone()).server("fi1es");
-    world.client = mock::client(Stack::new(layer.layer(world.liar.stack())));
+    let stack = world.liar.stack();
+    world.before("fi1es", stack);
     for tool in ["run", "quiet"] {
         assert_eq!(world.call(tool).await.unwrap_err().code(), ErrorCode::TOOL_DISABLED);
     }

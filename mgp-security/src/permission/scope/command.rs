@@ -1,7 +1,7 @@
 //! Checks whether the commands among a call's arguments are within the limits.
 
 use super::finding::{About, Command, Findings};
-use super::{Doors, Outside, Sudo, shown};
+use super::{Limits, Outside, Sudo, shown};
 
 /// Characters with a special meaning in the shell of some system; a command with any of these is refused. Quotes are
 /// not in the list, because they are interpreted.
@@ -15,17 +15,20 @@ const BIN: [&str; 6] =
     ["/bin", "/usr/bin", "/usr/local/bin", "/sbin", "/usr/sbin", "/opt/homebrew/bin"];
 
 /// Checks all commands among the arguments.
-pub(super) fn check(doors: &Doors<'_>, sudo: Sudo, found: &Findings) -> Result<(), Outside> {
+pub(super) fn check(limits: &Limits<'_>, sudo: Sudo, found: &Findings) -> Result<(), Outside> {
     if found.any(About::Code) {
-        return Err("only some commands are open, and what code runs cannot be seen".to_owned());
+        return Err(
+            "only some commands are allowed, and those that code runs are not known".to_owned()
+        );
     }
     if found.any(About::Environment) {
         return Err(
-            "only some commands are open, and an environment changes what they run".to_owned()
+            "only some commands are allowed, and environment variables can change what they run"
+                .to_owned(),
         );
     }
     if !found.declares_command {
-        return Err("only some commands are open, and no argument names one".to_owned());
+        return Err("only some commands are allowed, and no argument names one".to_owned());
     }
     for other in &found.others {
         plain(other)?;
@@ -38,39 +41,44 @@ pub(super) fn check(doors: &Doors<'_>, sudo: Sudo, found: &Findings) -> Result<(
                 words.clone()
             }
         };
-        one(doors, sudo, &words, &found.others)?;
+        one(limits, sudo, &words, &found.others)?;
     }
     Ok(())
 }
 
 /// Checks one command; `others` are other texts among the arguments, which the tool might pass to the command.
-fn one(doors: &Doors<'_>, sudo: Sudo, words: &[String], others: &[String]) -> Result<(), Outside> {
+fn one(
+    limits: &Limits<'_>,
+    sudo: Sudo,
+    words: &[String],
+    others: &[String],
+) -> Result<(), Outside> {
     let mut words = words;
     let all: Vec<String> =
         words.iter().chain(others).flat_map(|text| text.split(' ')).map(folded).collect();
     if all.iter().any(|word| SUDO.contains(&word.as_str())) {
         if sudo == Sudo::Refused {
-            return Err("running as somebody else is closed".to_owned());
+            return Err("running as another user is denied".to_owned());
         }
         // Check the command that `sudo` runs. Options of `sudo` itself are refused, because they could change that
         // command.
         words = match words {
-            [_, rest @ ..] if is_open("sudo", words) => rest,
-            _ => return Err("only a plain `sudo COMMAND` is open".to_owned()),
+            [_, rest @ ..] if is_allowed("sudo", words) => rest,
+            _ => return Err("only a plain `sudo COMMAND` is allowed".to_owned()),
         };
     }
     let Some(first) = words.first().filter(|first| !first.is_empty()) else {
-        return Err("only some commands are open, and it names none".to_owned());
+        return Err("only some commands are allowed, and it names none".to_owned());
     };
     if first.starts_with('-') || first.contains('=') {
         return Err(format!("`{}` is not a command", shown(first)));
     }
-    if let Some(entry) = doors.closed.iter().find(|entry| is_closed(entry, &all)) {
-        return Err(format!("the command `{}` is closed", shown(entry)));
+    if let Some(entry) = limits.denied.iter().find(|entry| is_denied(entry, &all)) {
+        return Err(format!("the command `{}` is denied", shown(entry)));
     }
-    match doors.open {
-        Some(open) if !open.iter().any(|entry| is_open(entry, words)) => {
-            Err(format!("the command `{}` is not open", shown(first)))
+    match limits.allowed {
+        Some(allowed) if !allowed.iter().any(|entry| is_allowed(entry, words)) => {
+            Err(format!("the command `{}` is not allowed", shown(first)))
         }
         _ => Ok(()),
     }
@@ -84,7 +92,7 @@ fn split(line: &str) -> Result<Vec<String>, Outside> {
     let mut quote = None;
     for letter in line.chars() {
         match (quote, letter) {
-            (Some(open), letter) if letter == open => quote = None,
+            (Some(begin), letter) if letter == begin => quote = None,
             (None, '"' | '\'') => {
                 quote = Some(letter);
                 word.get_or_insert_default();
@@ -94,7 +102,7 @@ fn split(line: &str) -> Result<Vec<String>, Outside> {
         }
     }
     if quote.is_some() {
-        return Err("a quote is not closed".to_owned());
+        return Err("a quote does not end".to_owned());
     }
     words.extend(word);
     Ok(words)
@@ -104,10 +112,10 @@ fn split(line: &str) -> Result<Vec<String>, Outside> {
 fn plain(text: &str) -> Result<(), Outside> {
     match text.chars().find(|&letter| META.contains(letter) || letter.is_control()) {
         Some(letter) => {
-            Err(format!("only some commands are open, and {letter:?} means something to a shell"))
+            Err(format!("only some commands are allowed, and {letter:?} has a meaning for a shell"))
         }
         None if text.chars().any(|letter| letter.is_whitespace() && letter != ' ') => {
-            Err("only some commands are open, and it has odd blanks".to_owned())
+            Err("only some commands are allowed, and it has unusual blanks".to_owned())
         }
         None => Ok(()),
     }
@@ -127,7 +135,7 @@ fn folded(word: &str) -> String {
 }
 
 /// Returns whether the command begins with the words of an entry, i.e. the entry allows it.
-fn is_open(entry: &str, words: &[String]) -> bool {
+fn is_allowed(entry: &str, words: &[String]) -> bool {
     let mut entry = entry.split_whitespace();
     let (Some(program), [first, rest @ ..]) = (entry.next(), words) else { return false };
     let in_bin = || {
@@ -139,7 +147,7 @@ fn is_open(entry: &str, words: &[String]) -> bool {
 }
 
 /// Returns whether all words of an entry occur in `all` in the same order, i.e. the entry denies the command.
-fn is_closed(entry: &str, all: &[String]) -> bool {
+fn is_denied(entry: &str, all: &[String]) -> bool {
     let mut rest = all.iter();
     let mut entry = entry.split_whitespace().map(folded);
     entry.all(|word| word == "*" || rest.any(|own| *own == word))

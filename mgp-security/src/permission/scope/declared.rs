@@ -1,8 +1,8 @@
 //! The arguments that the input schema of a tool declares: whether it has them at all, and which ones are targets.
 //!
-//! Most tools ignore an argument that they do not declare. Such an argument is checked like any other, but it does not
-//! show what a call accesses: otherwise, an allowed path in an ignored argument would satisfy a limit while another
-//! argument, whose name is not recognised, names the real file.
+//! Most tools ignore an argument that they do not declare. Such an argument is checked like any other, but does not
+//! count as the target of a call. Otherwise, an allowed path in an ignored argument would satisfy a limit, while
+//! another argument with an unknown name contains the real path.
 
 use std::collections::HashSet;
 
@@ -98,7 +98,7 @@ impl<'a> Declared<'a> {
         CombinedSchemas::of(root).visit_all(own, &mut |schema| {
             for name in ["items", "prefixItems", "additionalItems", "unevaluatedItems"] {
                 match schema.get(name) {
-                    // Each schema of a tuple counts for every item.
+                    // A tuple has a schema for each position, but each of these schemas counts for every item here.
                     Some(Value::Array(each)) => {
                         found.extend(each.iter().filter(|one| one.is_object()));
                     }

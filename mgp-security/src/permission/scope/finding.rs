@@ -6,7 +6,7 @@ use super::declared::Declared;
 use super::tree::Node;
 use super::{Outside, host, shown};
 
-/// The kind of thing that an argument refers to.
+/// The kinds of things that an argument can refer to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum About {
@@ -412,7 +412,9 @@ impl Findings {
         if self.commands.is_empty() && !self.any(About::Code) {
             return Ok(());
         }
-        Err(format!("only some {what} are open, and what a command or code touches cannot be seen"))
+        Err(format!(
+            "only some {what} are allowed, and those that a command or code uses are not known"
+        ))
     }
 
     fn walk(
@@ -524,7 +526,7 @@ fn argv(name: &str, items: &[Node]) -> Result<Vec<String>, Outside> {
 
 /// Adds the kinds that the shape of a text suggests.
 fn by_shape(text: &str, mut kinds: Kinds) -> Kinds {
-    // Clients ignore line breaks in URLs. Any other text of several lines names none.
+    // Clients ignore line breaks in URLs. The shape of any other text of several lines suggests nothing.
     let joined = text.replace(['\t', '\n', '\r'], "");
     let is_broken = text.trim().contains('\n');
     let text = joined.trim();

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::finding::{About, Findings};
-use super::{Doors, Outside, shown};
+use super::{Limits, Outside, shown};
 
 /// The maximum length of a host name, in bytes.
 const NAME_MAX: usize = 253;
@@ -24,21 +24,22 @@ const LINE_DIGITS: usize = 6;
 
 /// Checks all hosts among the arguments.
 pub(super) fn check(
-    doors: &Doors<'_>,
+    limits: &Limits<'_>,
     ports: Option<&[u16]>,
     found: &Findings,
 ) -> Result<(), Outside> {
     let texts = found.texts(About::Host)?;
     if !found.declares(About::Host) {
-        return Err("only some hosts or ports are open, and no argument names one".to_owned());
+        return Err("only some hosts or ports are allowed, and no argument names one".to_owned());
     }
-    let closed = doors.closed.iter().map(|entry| {
-        Entry::read(entry).map_err(|why| format!("the closed host `{entry}` cannot be read: {why}"))
+    let denied = limits.denied.iter().map(|entry| {
+        Entry::read(entry).map_err(|why| format!("the denied host `{entry}` cannot be read: {why}"))
     });
-    let closed = closed.collect::<Result<Vec<_>, _>>()?;
+    let denied = denied.collect::<Result<Vec<_>, _>>()?;
     // An entry that cannot be parsed allows nothing.
-    let open: Option<Vec<Entry>> =
-        doors.open.map(|open| open.iter().filter_map(|entry| Entry::read(entry).ok()).collect());
+    let allowed: Option<Vec<Entry>> = limits
+        .allowed
+        .map(|allowed| allowed.iter().filter_map(|entry| Entry::read(entry).ok()).collect());
     // A port in a separate argument applies to each of the hosts.
     let apart = found.ports.iter().map(|port| port.ok_or("a port cannot be read"));
     let apart = apart.collect::<Result<Vec<u16>, _>>()?;
@@ -50,7 +51,7 @@ pub(super) fn check(
             apart.iter().copied().chain(place.port).map(Some).collect()
         };
         for port in meant {
-            one(&closed, open.as_deref(), ports, &place.host, port)
+            one(&denied, allowed.as_deref(), ports, &place.host, port)
                 .map_err(|why| format!("the host `{}` {why}", shown(text)))?;
         }
     }
@@ -67,8 +68,8 @@ pub(super) fn begins_as_url(text: &str) -> bool {
         })
 }
 
-/// Returns whether a text that is no `file:` URL has the form of a network address, whatever its argument is named: it
-/// is a URL, also in the odd spellings that clients accept, or it begins with an IP address.
+/// Returns whether a text has the form of a network address, so that it counts as one under any argument name: it is a
+/// URL other than a `file:` URL, also in an odd spelling that clients accept, or it begins with an IP address.
 pub(super) fn has_form(text: &str) -> bool {
     let behind = text.trim_start_matches(['/', '\\']);
     if text.len() - behind.len() > 1 && begins_with_host(behind) || begins_as_url(text) {
@@ -85,7 +86,8 @@ fn begins_with_host(text: &str) -> bool {
     let is_plain = |letter: char| {
         !letter.is_ascii() || letter.is_ascii_alphanumeric() || "._:@%[]-".contains(letter)
     };
-    // Some clients accept other letters in front of a domain.
+    // Some clients accept any characters in front of a domain, so only the last part of the name must consist of
+    // letters.
     let is_below_domain = |host: &str| {
         let name = host.split(':').next().unwrap_or_default().trim_end_matches('.');
         let last = name.rsplit_once('.').map_or("", |(_, last)| last);
@@ -102,8 +104,8 @@ fn begins_with_host(text: &str) -> bool {
 }
 
 /// Returns whether a text is `localhost`, or the name of a host with a port, a path, or a user as in `git@a.example:x`.
-/// A name alone does not count, because `a.b` can mean anything, and neither does a file with a line number, e.g.
-/// `a.rs:12`.
+/// A name alone does not count, because `a.b` can mean anything. A file with a line number, e.g. `a.rs:12`, does not
+/// count either.
 pub(super) fn is_name_with_more(text: &str) -> bool {
     if text.contains(char::is_whitespace) {
         return false;
@@ -168,28 +170,30 @@ pub(super) fn name(text: &str) -> Option<String> {
 }
 
 fn one(
-    closed: &[Entry],
-    open: Option<&[Entry]>,
+    denied: &[Entry],
+    allowed: Option<&[Entry]>,
     ports: Option<&[u16]>,
     host: &Host,
     port: Option<u16>,
 ) -> Result<(), Outside> {
     // If the port of the host is unknown, an entry with a port denies the host but never allows it.
-    if closed.iter().any(|entry| {
+    if denied.iter().any(|entry| {
         entry.is_of(host) && (port.is_none() || entry.port.is_none() || entry.port == port)
     }) {
-        return Err("is closed".to_owned());
+        return Err("is denied".to_owned());
     }
-    if open.is_some_and(|open| {
-        !open.iter().any(|entry| entry.is_of(host) && (entry.port.is_none() || entry.port == port))
+    if allowed.is_some_and(|allowed| {
+        !allowed
+            .iter()
+            .any(|entry| entry.is_of(host) && (entry.port.is_none() || entry.port == port))
     }) {
-        return Err("is not open".to_owned());
+        return Err("is not allowed".to_owned());
     }
     match (ports, port) {
         (None, _) => Ok(()),
         (Some(_), None) => Err("is called without a port that is known".to_owned()),
         (Some(ports), Some(port)) if ports.contains(&port) => Ok(()),
-        (Some(_), Some(port)) => Err(format!("is called at port {port}, which is not open")),
+        (Some(_), Some(port)) => Err(format!("is called at port {port}, which is not allowed")),
     }
 }
 
@@ -225,7 +229,7 @@ impl Host {
                     .all(|letter| letter.is_ascii_alphanumeric() || matches!(letter, b'-' | b'_'))
         };
         if name.len() > NAME_MAX || !name.split('.').all(is_label) {
-            return Err("is no host name".to_owned());
+            return Err("is not a host name".to_owned());
         }
         // Resolvers interpret `127.1`, `0x7f.1` and `2130706433` as addresses.
         let last = name.rsplit('.').next().unwrap_or(name);
@@ -270,12 +274,13 @@ impl Place {
             return Err("is not an address of a host".to_owned());
         }
         let authority = authority(rest);
-        // Without slashes before it, a colon without a port ends a scheme, and the host follows.
+        // If a colon without a port follows the name, and no slashes precede it, the name is a scheme, and the host
+        // comes after the colon.
         if rest.len() == text.len() && authority.len() < rest.len() && authority.ends_with(':') {
             return Err("is not an address of a host".to_owned());
         }
         if authority.contains('@') {
-            return Err("hides behind a user name".to_owned());
+            return Err("comes after a user name".to_owned());
         }
         let (host, port) = split_port(authority)?;
         let by_scheme = scheme.as_deref().and_then(|scheme| match scheme {
@@ -301,7 +306,7 @@ fn split_port(text: &str) -> Result<(&str, Option<u16>), String> {
     if behind.is_empty() {
         return Ok((host, None));
     }
-    let digits = behind.strip_prefix(':').ok_or("is no host name")?;
+    let digits = behind.strip_prefix(':').ok_or("is not a host name")?;
     if digits.is_empty() {
         return Ok((host, None));
     }

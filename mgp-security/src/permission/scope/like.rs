@@ -146,7 +146,8 @@ mod tests {
             r#"{"command":"git status --short"}"#,
             Some("commands that begin with `git status`"),
         );
-        // A file close to the root does not stand for its folder, and one option does not stand for all options.
+        // An approval of a file close to the root does not cover its folder. An approval of a command with an option
+        // covers only the same arguments.
         check_like(r#"{"path":"/etc/passwd.txt"}"#, Some("paths below `/etc/passwd.txt`"));
         for alone in [
             r#"{"command":"rm -rf /tmp/x"}"#,

@@ -27,8 +27,8 @@ pub(crate) use self::like::{is_like, like};
 /// A description of the reason why a call is out of scope.
 pub(crate) type Outside = String;
 
-/// Checks that the arguments of a call are within the limits of an approval. With the `definition` of the tool, an
-/// argument that it does not declare does not count as one that names what the call accesses.
+/// Checks that the arguments of a call are within the limits of an approval. If the `definition` of the tool is given,
+/// only arguments that it declares count as naming what the call accesses.
 ///
 /// # Errors
 /// [`Outside`], a description of the first limit that the call exceeds or might exceed.
@@ -71,23 +71,23 @@ enum Sudo {
 }
 
 /// The allowed and the denied values of one kind.
-struct Doors<'a> {
+struct Limits<'a> {
     /// The allowed values; `None` allows everything that is not denied.
-    open: Option<&'a [String]>,
-    closed: &'a [String],
+    allowed: Option<&'a [String]>,
+    denied: &'a [String],
 }
 
-impl Doors<'_> {
+impl Limits<'_> {
     fn is_limit(&self) -> bool {
-        self.open.is_some() || !self.closed.is_empty()
+        self.allowed.is_some() || !self.denied.is_empty()
     }
 }
 
 /// The lists of a scope. A list that is present but empty allows nothing.
 struct Lists<'a> {
-    paths: Doors<'a>,
-    hosts: Doors<'a>,
-    commands: Doors<'a>,
+    paths: Limits<'a>,
+    hosts: Limits<'a>,
+    commands: Limits<'a>,
     ports: bool,
     languages: bool,
 }
@@ -100,34 +100,37 @@ impl<'a> Lists<'a> {
         // Serialize the scope to distinguish a list that was written as empty from one that is absent.
         let written = serde_json::to_value(scope).map_err(|error| error.to_string())?;
         let has = |name: &str| written.get(name).is_some();
-        let doors = |name: &str, open: &'a [String], closed: &'a [String]| Doors {
-            open: has(name).then_some(open),
-            closed,
+        let limits = |name: &str, allowed: &'a [String], denied: &'a [String]| Limits {
+            allowed: has(name).then_some(allowed),
+            denied,
         };
         Ok(Self {
-            paths: doors("paths", &scope.paths, &scope.deny_paths),
-            hosts: doors("hosts", &scope.hosts, &scope.deny_hosts),
-            commands: doors("commands", &scope.commands, &scope.deny_commands),
+            paths: limits("paths", &scope.paths, &scope.deny_paths),
+            hosts: limits("hosts", &scope.hosts, &scope.deny_hosts),
+            commands: limits("commands", &scope.commands, &scope.deny_commands),
             ports: has("ports"),
             languages: has("languages"),
         })
     }
 }
 
-fn languages(open: &[String], found: &Findings) -> Result<(), Outside> {
+fn languages(allowed: &[String], found: &Findings) -> Result<(), Outside> {
     let used = found.texts(About::Language)?;
     if !found.declares(About::Language) {
-        return Err("only some languages are open, and no argument names one".to_owned());
+        return Err("only some languages are allowed, and no argument names one".to_owned());
     }
-    match used.iter().find(|used| !open.iter().any(|open| open.eq_ignore_ascii_case(used.trim()))) {
-        Some(other) => Err(format!("the language `{}` is not open", shown(other))),
+    match used
+        .iter()
+        .find(|used| !allowed.iter().any(|allowed| allowed.eq_ignore_ascii_case(used.trim())))
+    {
+        Some(other) => Err(format!("the language `{}` is not allowed", shown(other))),
         None => Ok(()),
     }
 }
 
 fn time(most: u64, found: &Findings) -> Result<(), Outside> {
     if !found.declares_time {
-        return Err(format!("it may run for {most} ms, and no argument says how long it runs"));
+        return Err(format!("it may run for {most} ms, and no argument sets how long it runs"));
     }
     for (name, ms) in &found.times {
         match ms {
@@ -135,7 +138,7 @@ fn time(most: u64, found: &Findings) -> Result<(), Outside> {
             Some(ms) => {
                 return Err(format!("`{name}` lets it run for {ms} ms, longer than {most} ms"));
             }
-            None => return Err(format!("`{name}` is no time that can be read")),
+            None => return Err(format!("`{name}` is not a time that can be read")),
         }
     }
     Ok(())

@@ -56,20 +56,20 @@ fn paths_are_compared_part_by_part() {
         path(only, inside, None);
     }
     for (outside, words) in [
-        ("/srv/database", "not open"),
-        ("/srv/data2/x", "not open"),
-        ("/SRV/DATA/x", "not open"),
-        ("/", "not open"),
-        ("/srv", "not open"),
-        ("/srv/data/../x", "not open"),
-        ("/srv/data/..", "not open"),
-        ("/srv/data/%2e%2e/x", "not open"),
-        ("/srv/data/%252e%252e/x", "not open"),
+        ("/srv/database", "not allowed"),
+        ("/srv/data2/x", "not allowed"),
+        ("/SRV/DATA/x", "not allowed"),
+        ("/", "not allowed"),
+        ("/srv", "not allowed"),
+        ("/srv/data/../x", "not allowed"),
+        ("/srv/data/..", "not allowed"),
+        ("/srv/data/%2e%2e/x", "not allowed"),
+        ("/srv/data/%252e%252e/x", "not allowed"),
         ("/srv/data/%25252525252e", "too often"),
-        ("/srv/data/..%2f..%2fetc", "not open"),
+        ("/srv/data/..%2f..%2fetc", "not allowed"),
         ("/srv/data/%2E%2E%5c..\\etc", "dot"),
-        ("/srv/data\\..\\..\\etc", "not open"),
-        ("/a\\..\\srv/data/x", "not open"),
+        ("/srv/data\\..\\..\\etc", "not allowed"),
+        ("/a\\..\\srv/data/x", "not allowed"),
         ("/srv/data/%ff", "wrongly"),
         ("/srv/data/a\u{0}b", "control"),
         ("/srv/data/%00", "control"),
@@ -83,23 +83,23 @@ fn paths_are_compared_part_by_part() {
         ("/srv/data/\u{2025}/x", "look like"),
         ("/srv/data/{a,../../etc}", "dot"),
         ("/srv/data/*/../../x", "climbs"),
-        ("data/x", "not open"),
-        ("./x", "not open"),
+        ("data/x", "not allowed"),
+        ("./x", "not allowed"),
         ("../x", "leaves"),
-        ("~/x", "not open"),
-        ("~", "not open"),
+        ("~/x", "not allowed"),
+        ("~", "not allowed"),
         ("~root/x", "home"),
         ("$HOME/x", "variable"),
-        ("C:\\srv\\data", "not open"),
+        ("C:\\srv\\data", "not allowed"),
         ("c:srv", "drive"),
-        ("\\\\server\\share\\srv\\data", "not open"),
+        ("\\\\server\\share\\srv\\data", "not allowed"),
         ("\\\\?\\C:\\x", "device"),
         ("\\\\.\\pipe", "device"),
         ("\\\\server", "no share"),
         ("file://other/srv/data/x", "another host"),
         ("file:///srv/data/x?y", "file URL"),
         ("s3://srv/data", "address"),
-        ("/tmp/a.txt.bak", "not open"),
+        ("/tmp/a.txt.bak", "not allowed"),
     ] {
         path(only, outside, Some(words));
     }
@@ -138,7 +138,7 @@ fn braces_and_wildcards_do_not_climb_out_of_what_is_open() {
         path(only, inside, None);
     }
     // In an operator's entry, however, such wildcards are allowed.
-    path(r#"{"paths":["/work"],"deny_paths":["**/.*"]}"#, "/work/.ssh/x", Some("closed"));
+    path(r#"{"paths":["/work"],"deny_paths":["**/.*"]}"#, "/work/.ssh/x", Some("denied"));
     path(r#"{"paths":["/work/.*"]}"#, "/work/.git", None);
 }
 
@@ -148,24 +148,24 @@ fn entries_are_prefixes_or_patterns() {
     path(r#"{"paths":["/srv/data"]}"#, "/srv/data/deep/down", None);
     path(r#"{"paths":["/srv/data/"]}"#, "/srv/data/x", None);
     path(r#"{"paths":["/srv/*/logs"]}"#, "/srv/a/logs", None);
-    path(r#"{"paths":["/srv/*/logs"]}"#, "/srv/a/logs/x", Some("not open"));
-    path(r#"{"paths":["/srv/*/logs"]}"#, "/srv/a/b/logs", Some("not open"));
+    path(r#"{"paths":["/srv/*/logs"]}"#, "/srv/a/logs/x", Some("not allowed"));
+    path(r#"{"paths":["/srv/*/logs"]}"#, "/srv/a/b/logs", Some("not allowed"));
     path(r#"{"paths":["/srv/**/*.txt"]}"#, "/srv/a/b/c.txt", None);
     path(r#"{"paths":["/srv/**/*.txt"]}"#, "/srv/c.txt", None);
-    path(r#"{"paths":["/srv/**/*.txt"]}"#, "/srv/c.txt/d", Some("not open"));
+    path(r#"{"paths":["/srv/**/*.txt"]}"#, "/srv/c.txt/d", Some("not allowed"));
     path(r#"{"paths":["/srv/a?c"]}"#, "/srv/abc", None);
     path(r#"{"paths":["~/docs"]}"#, "~/docs/x", None);
     path(r#"{"paths":["~/docs"]}"#, "~/docs/../../x", Some("leaves"));
     path(r#"{"paths":["data"]}"#, "data/x", None);
     path(r#"{"paths":["data"]}"#, "./data/x", None);
     path(r#"{"paths":["C:\\work"]}"#, "c:/work/x", None);
-    path(r#"{"paths":["C:\\work"]}"#, "C:\\work\\..\\x", Some("not open"));
+    path(r#"{"paths":["C:\\work"]}"#, "C:\\work\\..\\x", Some("not allowed"));
     path(r#"{"paths":["C:\\work"]}"#, "file:///C:/work/x", None);
     path(r#"{"paths":["C:\\work"]}"#, "C:\\work\\x::$DATA", Some("another"));
     path(r#"{"paths":["C:\\work"]}"#, "C:\\work\\PROGRA~1", Some("another"));
     path(r#"{"paths":["\\\\Nas\\Share\\a"]}"#, "\\\\nas\\share\\a\\b", None);
-    path(r#"{"paths":[]}"#, "/srv", Some("not open"));
-    path(r#"{"paths":["../up"]}"#, "/srv", Some("not open"));
+    path(r#"{"paths":[]}"#, "/srv", Some("not allowed"));
+    path(r#"{"paths":["../up"]}"#, "/srv", Some("not allowed"));
 }
 
 #[test]
@@ -186,18 +186,18 @@ fn what_is_closed_stays_closed() {
         "/srv",
         "/",
     ] {
-        path(limits, closed, Some("closed"));
+        path(limits, closed, Some("denied"));
     }
     path(limits, "/srv/secrets", None);
     path(limits, "/srv/s*", Some("several"));
     // Only some paths are denied, and all others are allowed.
     let all_but = r#"{"deny_paths":["/etc"]}"#;
     path(all_but, "/srv/x", None);
-    path(all_but, "x", Some("may be closed"));
-    path(all_but, "~/x", Some("may be closed"));
-    path(all_but, "C:\\x", Some("may be closed"));
+    path(all_but, "x", Some("may be denied"));
+    path(all_but, "~/x", Some("may be denied"));
+    path(all_but, "C:\\x", Some("may be denied"));
     path(r#"{"deny_paths":["../x"]}"#, "/srv", Some("cannot be read"));
-    path(r#"{"deny_paths":["/srv/caf\u00e9"]}"#, "/srv/cafe\u{301}/x", Some("closed"));
+    path(r#"{"deny_paths":["/srv/caf\u00e9"]}"#, "/srv/cafe\u{301}/x", Some("denied"));
     fails(all_but, "{}", "no argument names one");
 }
 
@@ -220,18 +220,18 @@ fn arguments_are_found_by_name_and_by_shape() {
         (r#"{"name":"x"}"#, "no argument names one"),
         (r#"{"path":null}"#, "no argument names one"),
         (r#"{"path":0}"#, "should be a text"),
-        (r#"{"path":"/srv/a","other":"/etc/passwd"}"#, "not open"),
+        (r#"{"path":"/srv/a","other":"/etc/passwd"}"#, "not allowed"),
         (r#"{"path":"/srv/a","other":"..\\..\\etc"}"#, "leaves"),
-        (r#"{"path":"/srv/a","x":{"y":[{"z":["file:///etc/passwd"]}]}}"#, "not open"),
+        (r#"{"path":"/srv/a","x":{"y":[{"z":["file:///etc/passwd"]}]}}"#, "not allowed"),
         (r#"{"path":"/srv/a","x":"%2fetc%2fpasswd"}"#, "variable"),
-        (r#"{"path":{"value":"secret.txt"},"root":"/srv/x"}"#, "not open"),
-        (r#"{"files":{"/etc/passwd":"x"},"path":"/srv/a"}"#, "not open"),
-        (r#"{"src":"secret.txt","dst":"/srv/a"}"#, "not open"),
+        (r#"{"path":{"value":"secret.txt"},"root":"/srv/x"}"#, "not allowed"),
+        (r#"{"files":{"/etc/passwd":"x"},"path":"/srv/a"}"#, "not allowed"),
+        (r#"{"src":"secret.txt","dst":"/srv/a"}"#, "not allowed"),
         (r#"{"path":"/srv/a","path":"/etc/passwd"}"#, "twice"),
-        (r#"{"path":"/srv/a","Path":"/etc/passwd"}"#, "not open"),
-        (r#"{"p\u0061th":"/etc/passwd"}"#, "not open"),
-        (r#"{"command":"cat /etc/passwd","cwd":"/srv"}"#, "cannot be seen"),
-        (r#"{"code":"open('/etc/passwd')","path":"/srv/a"}"#, "cannot be seen"),
+        (r#"{"path":"/srv/a","Path":"/etc/passwd"}"#, "not allowed"),
+        (r#"{"p\u0061th":"/etc/passwd"}"#, "not allowed"),
+        (r#"{"command":"cat /etc/passwd","cwd":"/srv"}"#, "not known"),
+        (r#"{"code":"open('/etc/passwd')","path":"/srv/a"}"#, "not known"),
         ("[", "cannot be checked"),
     ] {
         fails(only, outside, words);
@@ -253,21 +253,21 @@ fn a_path_or_host_under_another_name_is_not_overlooked() {
         ["output", "input", "target", "location", "outFile", "dest2", "path_2", "Path10", "x"]
     {
         let arguments = serde_json::json!({ "path": "docs/a", name: "secrets/x" }).to_string();
-        fails(closed, &arguments, "closed");
+        fails(closed, &arguments, "denied");
     }
     for name in
         ["output", "input", "target", "location", "out", "saveTo", "dest2", "path_2", "PATH2"]
     {
         let arguments = serde_json::json!({ "path": "docs/a", name: "secrets" }).to_string();
-        fails(closed, &arguments, "closed");
+        fails(closed, &arguments, "denied");
     }
-    fails(closed, r#"{"path":"docs/a","x":"secrets\\x"}"#, "closed");
-    fails(closed, r#"{"path":"docs/a","files":{"secrets/x":""}}"#, "closed");
+    fails(closed, r#"{"path":"docs/a","x":"secrets\\x"}"#, "denied");
+    fails(closed, r#"{"path":"docs/a","files":{"secrets/x":""}}"#, "denied");
     let one = r#"{"hosts":["ok.example"]}"#;
     for name in ["target", "location", "destination", "host2", "url_1", "output", "remote"] {
         let arguments =
             serde_json::json!({ "url": "https://ok.example", name: "evil.com" }).to_string();
-        fails(one, &arguments, "not open");
+        fails(one, &arguments, "not allowed");
     }
     // Arguments that are clearly of another kind, or of no kind, pass.
     passes(one, r#"{"url":"https://ok.example/a","output":"/tmp/a"}"#);
@@ -303,7 +303,7 @@ fn an_address_that_climbs_does_not_pass_a_limit_of_paths() {
         }
     }
     // In an argument whose name allows only a path, an address is refused.
-    fails(only, r#"{"paths":["/srv/notes/a","https://example.com/a"]}"#, "no path");
+    fails(only, r#"{"paths":["/srv/notes/a","https://example.com/a"]}"#, "not a path");
     // An ordinary address in another argument is subject to the limits on hosts, not to those on paths.
     passes(only, r#"{"path":"/srv/notes/a","url":"https://example.com/v1...v2?q=a%20b"}"#);
 }
@@ -353,45 +353,45 @@ fn hosts_have_one_spelling() {
         passes(only, &url(inside));
     }
     for (outside, words) in [
-        ("https://evil.com", "not open"),
-        ("https://evilexample.com", "not open"),
-        ("https://example.com.evil.com", "not open"),
-        ("https://api.example", "not open"),
-        ("https://xapi.example", "not open"),
+        ("https://evil.com", "not allowed"),
+        ("https://evilexample.com", "not allowed"),
+        ("https://example.com.evil.com", "not allowed"),
+        ("https://api.example", "not allowed"),
+        ("https://xapi.example", "not allowed"),
         ("https://example.com@evil.com/", "user name"),
         ("https://example.com:80@evil.com/", "user name"),
-        ("https://evil.com#@example.com", "not open"),
+        ("https://evil.com#@example.com", "not allowed"),
         ("https://evil.com\\@example.com", "blanks or backslashes"),
         ("https://evil.com/\texample.com", "blanks or backslashes"),
         ("https://ex\u{e4}mple.com", "ASCII"),
         ("https://example\u{3002}com", "ASCII"),
-        ("https://example%2ecom", "no host name"),
+        ("https://example%2ecom", "not a host name"),
         ("https://2130706433/", "odd spelling"),
         ("https://0x7f000001/", "odd spelling"),
         ("https://127.1/", "odd spelling"),
         ("https://0177.0.0.1/", "odd spelling"),
         ("https://[::1%25eth0]/", "not an address"),
-        ("https://[::2]/", "not open"),
-        ("https://one.example/", "not open"),
+        ("https://[::2]/", "not allowed"),
+        ("https://one.example/", "not allowed"),
         ("https://example.com:99999", "port"),
         ("https://example.com:+80", "port"),
-        ("https://", "no host name"),
-        ("https://..example.com", "no host name"),
+        ("https://", "not a host name"),
+        ("https://..example.com", "not a host name"),
         ("file:///etc/passwd", "not an address"),
-        ("/x", "no host name"),
+        ("/x", "not a host name"),
         ("see https://example.com", "blanks"),
     ] {
         fails(only, &url(outside), words);
     }
-    fails(only, r#"{"url":"https://example.com","next":"https://evil.com"}"#, "not open");
-    fails(only, r#"{"url":"https://example.com","x":"10.0.0.1"}"#, "not open");
+    fails(only, r#"{"url":"https://example.com","next":"https://evil.com"}"#, "not allowed");
+    fails(only, r#"{"url":"https://example.com","x":"10.0.0.1"}"#, "not allowed");
     fails(only, r#"{"q":"x"}"#, "no argument names one");
-    fails(only, r#"{"url":"https://example.com","command":"curl evil.com"}"#, "cannot be seen");
+    fails(only, r#"{"url":"https://example.com","command":"curl evil.com"}"#, "not known");
     let all_but = r#"{"hosts":["*"],"deny_hosts":["169.254.169.254","*.internal"]}"#;
     passes(all_but, &url("https://example.com"));
-    fails(all_but, &url("http://169.254.169.254/"), "closed");
-    fails(all_but, &url("http://[::ffff:a9fe:a9fe]/"), "closed");
-    fails(all_but, &url("http://a.internal."), "closed");
+    fails(all_but, &url("http://169.254.169.254/"), "denied");
+    fails(all_but, &url("http://[::ffff:a9fe:a9fe]/"), "denied");
+    fails(all_but, &url("http://a.internal."), "denied");
     fails(r#"{"deny_hosts":["10.0.0.0/8"]}"#, &url("http://example.com"), "cannot be read");
 }
 
@@ -431,11 +431,11 @@ fn commands_are_single_programs() {
         passes(only, inside);
     }
     for (outside, words) in [
-        (r#"{"command":"rm -rf /"}"#, "not open"),
-        (r#"{"command":"/tmp/git status"}"#, "not open"),
-        (r#"{"command":"x /usr/bin/git"}"#, "not open"),
-        (r#"{"command":"npm install"}"#, "not open"),
-        (r#"{"command":"gitk"}"#, "not open"),
+        (r#"{"command":"rm -rf /"}"#, "not allowed"),
+        (r#"{"command":"/tmp/git status"}"#, "not allowed"),
+        (r#"{"command":"x /usr/bin/git"}"#, "not allowed"),
+        (r#"{"command":"npm install"}"#, "not allowed"),
+        (r#"{"command":"gitk"}"#, "not allowed"),
         (r#"{"command":"git status; rm x"}"#, "shell"),
         (r#"{"command":"git status && rm x"}"#, "shell"),
         (r#"{"command":"git $(rm x)"}"#, "shell"),
@@ -450,12 +450,12 @@ fn commands_are_single_programs() {
         (r#"{"command":[]}"#, "names none"),
         (r#"{"command":["git",["x"]]}"#, "can be read"),
         (r#"{"command":"git","args":["status",";rm"]}"#, "shell"),
-        (r#"{"commands":["git status","rm x"]}"#, "not open"),
-        (r#"{"command":"git","program":"rm"}"#, "not open"),
+        (r#"{"commands":["git status","rm x"]}"#, "not allowed"),
+        (r#"{"command":"git","program":"rm"}"#, "not allowed"),
         (r#"{"command":"git","env":{"GIT_SSH":"rm"}}"#, "environment"),
         (r#"{"command":"git","script":"rm"}"#, "code"),
-        (r#"{"command":"sudo git status"}"#, "somebody else"),
-        (r#"{"command":"git","args":["sudo"]}"#, "somebody else"),
+        (r#"{"command":"sudo git status"}"#, "another user"),
+        (r#"{"command":"git","args":["sudo"]}"#, "another user"),
         (r#"{"x":"git"}"#, "no argument names one"),
     ] {
         fails(only, outside, words);
@@ -463,7 +463,7 @@ fn commands_are_single_programs() {
     let with_sudo = r#"{"commands":["ls"],"allow_sudo":true}"#;
     passes(with_sudo, r#"{"command":"sudo ls /"}"#);
     passes(with_sudo, r#"{"command":"ls"}"#);
-    fails(with_sudo, r#"{"command":"sudo rm"}"#, "not open");
+    fails(with_sudo, r#"{"command":"sudo rm"}"#, "not allowed");
     fails(with_sudo, r#"{"command":"sudo -u x ls"}"#, "not a command");
     fails(with_sudo, r#"{"command":"/tmp/sudo ls"}"#, "plain");
     fails(with_sudo, r#"{"command":"su ls"}"#, "plain");
@@ -479,10 +479,10 @@ fn commands_are_single_programs() {
         "git -C /x push",
         "xargs 'rm -f'",
     ] {
-        fails(all_but, &serde_json::json!({ "command": closed }).to_string(), "closed");
+        fails(all_but, &serde_json::json!({ "command": closed }).to_string(), "denied");
     }
-    fails(all_but, r#"{"command":"git","args":["push"]}"#, "closed");
-    fails(r#"{"allow_sudo":false}"#, r#"{"command":"sudo ls"}"#, "somebody else");
+    fails(all_but, r#"{"command":"git","args":["push"]}"#, "denied");
+    fails(r#"{"allow_sudo":false}"#, r#"{"command":"sudo ls"}"#, "another user");
     passes(r#"{"allow_sudo":false}"#, r#"{"command":"ls"}"#);
 }
 
@@ -490,8 +490,8 @@ fn commands_are_single_programs() {
 fn languages_and_times_are_limits_too() {
     let two = r#"{"languages":["python","Ruby"]}"#;
     passes(two, r#"{"language":"Python","code":"1"}"#);
-    fails(two, r#"{"language":"bash"}"#, "not open");
-    fails(two, r#"{"language":"python","lang":"bash"}"#, "not open");
+    fails(two, r#"{"language":"bash"}"#, "not allowed");
+    fails(two, r#"{"language":"python","lang":"bash"}"#, "not allowed");
     fails(two, r#"{"language":7}"#, "should be a text");
     fails(two, r#"{"code":"1"}"#, "no argument names one");
     let briefly = r#"{"max_execution_time_ms":5000}"#;
@@ -502,10 +502,10 @@ fn languages_and_times_are_limits_too() {
     passes(briefly, r#"{"timeout":5}"#);
     fails(briefly, r#"{"timeout":5000}"#, "5000000 ms");
     fails(briefly, r#"{"timeout_ms":5000.5}"#, "5001 ms");
-    fails(briefly, r#"{"timeout_ms":-1}"#, "no time");
-    fails(briefly, r#"{"timeout_ms":1e300}"#, "no time");
-    fails(briefly, r#"{"timeout":"5s"}"#, "no time");
-    fails(briefly, "{}", "no argument says");
+    fails(briefly, r#"{"timeout_ms":-1}"#, "not a time");
+    fails(briefly, r#"{"timeout_ms":1e300}"#, "not a time");
+    fails(briefly, r#"{"timeout":"5s"}"#, "not a time");
+    fails(briefly, "{}", "no argument sets");
 }
 
 #[test]

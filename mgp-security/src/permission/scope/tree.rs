@@ -133,7 +133,7 @@ impl<'de> Visitor<'de> for Seed<'_> {
             }
             // Parsers differ in whether they use the first or the last duplicate.
             if members.iter().any(|(known, _)| *known == name) {
-                return Err(A::Error::custom("a member stands twice"));
+                return Err(A::Error::custom("a member occurs twice"));
             }
             members.push((name, map.next_value_seed(inner)?));
         }

@@ -187,3 +187,32 @@ async fn an_approval_that_names_a_tool_is_found_for_confirmations() {
     permissions.revoke(&by, files(&["camera", "shell"])).await.unwrap();
     assert!(of("look", NOW).is_none());
 }
+
+#[tokio::test]
+async fn a_change_is_recorded_once_for_each_permission_and_with_its_tenant() {
+    let world = World::new(ApprovalPolicy::DenyAll, None);
+    let (permissions, by) = (&world.permissions, operator());
+    let made = permissions.approve(&by, files(&["camera", "camera"])).await.unwrap();
+    assert_eq!(made.len(), 1);
+    permissions.revoke(&by, files(&["camera"])).await.unwrap();
+    let tenant = |event: &AuditEvent| event.details.as_ref()?.decode::<String>("tenant").ok()?;
+    let tenants: Vec<_> = world.audit.events().iter().map(tenant).collect();
+    assert_eq!(tenants, [Some("acme".to_owned()), Some("acme".to_owned())]);
+}
+
+#[tokio::test]
+async fn no_approval_is_proposed_that_has_no_effect() {
+    let mut world = World::new(ApprovalPolicy::ConfigOnly, None);
+    let mut denies = governed(ApprovalPolicy::Interactive);
+    denies.denied = vec![Permission::Camera];
+    for (policy, expected) in [(None, "list `camera`"), (Some(denies), "denies `camera`")] {
+        if let Some(policy) = policy {
+            world.policies.set("files", policy);
+        }
+        world.permissions.approve(&operator(), files(&["camera"])).await.unwrap();
+        let error = world.call("camera").await.unwrap_err();
+        let details = error.as_recovery().and_then(|recovery| recovery.details.clone()).unwrap();
+        let remedy: String = details.decode("remedy").unwrap().unwrap();
+        assert!(remedy.contains(expected) && remedy.contains("no effect"), "{remedy}");
+    }
+}

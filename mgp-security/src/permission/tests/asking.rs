@@ -151,9 +151,7 @@ async fn calls_that_need_the_same_share_one_question() {
         let mut world = World::new(ApprovalPolicy::Interactive, Some(&clerk));
         let calls = [world.call("camera"), world.call("camera"), world.call("camera+camera")];
         let waiting: Vec<_> = calls.into_iter().map(tokio::spawn).collect();
-        while clerk.asked().is_empty() {
-            tokio::task::yield_now().await;
-        }
+        clerk.was_asked(1).await;
         for _ in 0..20 {
             tokio::task::yield_now().await;
         }
@@ -171,9 +169,7 @@ async fn a_call_that_needs_more_asks_for_the_rest() {
     let clerk = Clerk::silent(GrantDecision::Approved);
     let mut world = World::new(ApprovalPolicy::Interactive, Some(&clerk));
     let (first, second) = (tokio::spawn(world.call("camera")), world.call("camera+read"));
-    while clerk.asked().is_empty() {
-        tokio::task::yield_now().await;
-    }
+    clerk.was_asked(1).await;
     let second = tokio::spawn(second);
     clerk.gate.add_permits(2);
     first.await.unwrap().unwrap();
@@ -188,9 +184,7 @@ async fn others_do_not_answer_for_a_principal() {
     let first = tokio::spawn(world.call("camera"));
     world.client.cx.principal = Principal::new("acme", "bob").agent("agent.two");
     let second = tokio::spawn(world.call("camera"));
-    while clerk.asked().len() < 2 {
-        tokio::task::yield_now().await;
-    }
+    clerk.was_asked(2).await;
     clerk.gate.add_permits(2);
     assert!(first.await.unwrap().is_err() && second.await.unwrap().is_err());
 }
@@ -200,16 +194,12 @@ async fn when_whoever_asked_leaves_the_next_one_asks() {
     let clerk = Clerk::silent(GrantDecision::Approved);
     let mut world = World::new(ApprovalPolicy::Interactive, Some(&clerk));
     let first = tokio::spawn(world.call("camera"));
-    while clerk.asked().is_empty() {
-        tokio::task::yield_now().await;
-    }
+    clerk.was_asked(1).await;
     let second = tokio::spawn(world.call("camera"));
     tokio::task::yield_now().await;
     first.abort();
     assert!(first.await.unwrap_err().is_cancelled());
-    while clerk.asked().len() < 2 {
-        tokio::task::yield_now().await;
-    }
+    clerk.was_asked(2).await;
     clerk.gate.add_permits(1);
     second.await.unwrap().unwrap();
     assert_eq!(world.ran(), 1, "the call that left did not run");
@@ -244,9 +234,7 @@ async fn an_operator_who_decides_meanwhile_wins() {
     let clerk = Clerk::silent(GrantDecision::Approved);
     let mut world = World::new(ApprovalPolicy::Interactive, Some(&clerk));
     let call = tokio::spawn(world.call("camera"));
-    while clerk.asked().is_empty() {
-        tokio::task::yield_now().await;
-    }
+    clerk.was_asked(1).await;
     world.permissions.deny(&operator(), files(&["camera"])).await.unwrap();
     clerk.gate.add_permits(1);
     assert_eq!(lacking(&call.await.unwrap().unwrap_err()), "camera denied");

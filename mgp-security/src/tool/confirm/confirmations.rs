@@ -8,11 +8,11 @@ use mgp_types::service::{
     AgentId, AuditSink, CallRecord, CallerAccess, CallerChannel, Context, MemoryAudit, Principal,
     ServerId,
 };
-use mgp_types::{ErrorCode, Object, Payload, Sha256Hash, Timestamp, canonical};
+use mgp_types::{ErrorCode, Object, Payload, Sha256Hash, Timestamp, canonical, millis};
 use serde::{Deserialize, Serialize};
 
 use super::named_tool::{NamedTool, NamedTools};
-use super::pending::{OpenQuestion, Pending};
+use super::pending::Pending;
 use super::refused::{ConfirmRefused, Unconfirmed, is_past, rule_of};
 use super::used::{NotUsable, Used};
 use crate::approval::{
@@ -86,7 +86,7 @@ pub(crate) struct RiskyCall {
     pub(crate) definition: Option<Sha256Hash>,
 }
 
-/// The state of a confirmation. It is sealed and carried by the caller from one round of a call to the next.
+/// The state of a confirmation. Between two requests of a call (rounds), the caller carries the state in sealed form.
 #[derive(Serialize, Deserialize)]
 struct CarriedConfirmation {
     /// The time of the question, in milliseconds since 1970.
@@ -129,15 +129,17 @@ impl Confirmations {
         self
     }
 
-    /// Returns an approval that was given with an earlier call and also covers this call, if there is one.
+    /// Returns an approval that was given with an earlier call, also covers this call, and is enough for it; `None` if
+    /// there is none.
     pub(crate) fn approved(
         &self,
         by: &Principal,
         server: Option<&ServerId>,
         call: &CalledTool<'_>,
         at: SystemTime,
+        is_enough: impl Fn(&CallApproval) -> bool,
     ) -> Option<Arc<CallApproval>> {
-        self.calls.as_ref()?.find(by, server, call, at)
+        self.calls.as_ref()?.find(by, server, call, at, is_enough)
     }
 
     /// Adds a source of operators' entries that name tools. Such an entry can make a confirmation of the named tool's
@@ -178,7 +180,7 @@ impl Confirmations {
     /// The order of the steps matters. The run is claimed before the answer is recorded, so that no confirmation is
     /// recorded that cannot be used; the answer is recorded before it is stored for later calls, so that none applies
     /// without a record. The tool is compared last, because it can change during the question and the record. Only then
-    /// the confirmation is saved for the next round of the call.
+    /// the confirmation is saved for the next request (round) of the call.
     pub(crate) async fn confirm(&self, call: RiskyCall, tools: &dyn Assess) -> Result<(), Refusal> {
         if call.arguments.as_str().len() > self.max_arguments {
             return Err(call.refused(Unconfirmed::TooLong));
@@ -215,7 +217,10 @@ impl Confirmations {
         book: &RoundStore<'_>,
         kept: &mut CarriedConfirmation,
     ) -> Result<(), Refusal> {
-        let _open = self.open(call).ok_or_else(|| call.refused(Unconfirmed::TooMany))?;
+        let _open = self
+            .pending
+            .open(&call.cx.principal)
+            .ok_or_else(|| call.refused(Unconfirmed::TooMany))?;
         let answer = self.approval(call, question).await;
         let decision = answer.map_err(|(why, more)| call.refused_with(why, more))?;
         let why = decision.reason();
@@ -247,7 +252,7 @@ impl Confirmations {
             Err(why) => {
                 if why == Unconfirmed::Unanswered {
                     let event = call.event(Event::confirmation_denied, Actor::kernel(), question);
-                    self.tell(event.cause("expired").build()).await;
+                    self.record(event.cause("expired").build()).await;
                 }
                 return Err((why, Object::new()));
             }
@@ -265,7 +270,7 @@ impl Confirmations {
                 let event = call.event(Event::confirmation_denied, decision.actor(), question);
                 let why = decision.reason();
                 let event = event.via(decision.via.map(AnswerPlace::as_str));
-                self.tell(event.justification(why.as_deref()).build()).await;
+                self.record(event.justification(why.as_deref()).build()).await;
                 Err((Unconfirmed::Denied, decision.details))
             }
         }
@@ -283,7 +288,7 @@ impl Confirmations {
     }
 
     /// Records that a call was not confirmed. If recording fails, the call is refused nevertheless.
-    async fn tell(&self, event: AuditEvent) {
+    async fn record(&self, event: AuditEvent) {
         if let Err(error) = self.audit.record(event).await {
             tracing::error!(%error, "a missing confirmation was not recorded");
         }
@@ -292,10 +297,6 @@ impl Confirmations {
     /// Returns the time for which a confirmation is valid. The approver's time limit can change at any time.
     fn lives(&self) -> Duration {
         self.lives.unwrap_or_else(|| ConfirmConfig::default().lives.max(self.approver.timeout()))
-    }
-
-    fn open(&self, call: &RiskyCall) -> Option<OpenQuestion> {
-        self.pending.open(&call.cx.principal)
     }
 
     async fn ask(&self, cx: &Context, question: Question) -> Result<Decision, Unconfirmed> {
@@ -328,7 +329,8 @@ impl Confirmations {
         if age >= millis(lives) || is_past(kept.until.as_ref()) {
             return Err(Unconfirmed::Expired);
         }
-        // If no state is carried between rounds, no answer can be replayed, because a question is asked for each run.
+        // If the caller carries no state between its requests, no answer can be replayed, because the question is asked
+        // for each run.
         if let Some(logical) = cx.logical.as_ref().filter(|_| book.is_carried()) {
             let claimed = self.used.claim(logical, binding, kept.runs, lives);
             kept.runs = claimed.map_err(|why| match why {
@@ -371,6 +373,7 @@ impl RiskyCall {
     fn event(&self, event_of: EventOf, by: Actor, question: &Question) -> Event {
         let risk = &self.assessment.effective_risk;
         event_of(by, self.server.as_ref(), &self.tool, risk, &question.binding)
+            .tenant(self.cx.principal.tenant().as_str())
             .trace(self.cx.trace.as_deref())
     }
 
@@ -402,7 +405,7 @@ impl RiskyCall {
     }
 }
 
-/// Access to the confirmation that is carried between the rounds of a call.
+/// Access to the confirmation that the caller carries from one request (round) of a call to the next.
 struct RoundStore<'a> {
     asker: Option<&'a dyn CallerChannel>,
     key: String,
@@ -433,7 +436,7 @@ impl<'a> RoundStore<'a> {
         }
     }
 
-    /// Returns whether the caller carries the state to the next round of the call.
+    /// Returns whether the caller carries the state to its next request of the call.
     fn is_carried(&self) -> bool {
         self.asker.is_some_and(|asker| asker.kept(&self.key).is_some())
     }
@@ -446,12 +449,8 @@ pub(crate) fn note(cx: &Context, name: &str, word: &str) {
     }
 }
 
-/// Returns milliseconds since 1970. An `Instant` would not do, because different processes can handle the rounds of one
-/// call.
+/// Returns milliseconds since 1970. An `Instant` would not do, because the requests of one call can be handled by
+/// different processes.
 fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, millis)
-}
-
-fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

@@ -49,7 +49,7 @@ impl NamedTool {
         &self.entry
     }
 
-    /// Returns the one of two entries that exempts more calls from confirmation.
+    /// Returns that one of the two entries which exempts more calls from confirmation.
     pub(crate) fn stronger(self, other: Self) -> Self {
         if other.waives_confirmation && !self.waives_confirmation { other } else { self }
     }

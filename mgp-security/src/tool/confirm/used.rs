@@ -13,8 +13,8 @@ use tokio::time::Instant;
 /// The time for which a use is remembered if the end of the confirmation's validity cannot be represented.
 const LONGEST: Duration = Duration::from_hours(24 * 365 * 100);
 
-/// The number of runs of each confirmed call, by the logical call, i.e. all rounds of one call, and by the hash of what
-/// was confirmed.
+/// The number of runs of each confirmed call, by the logical call, i.e. all requests (rounds) that belong to one call,
+/// and by the hash of what was confirmed.
 ///
 /// An entry is kept as long as its confirmation is valid and could be replayed.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ struct Entry {
 /// The reason why a confirmation cannot be used for a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NotUsable {
-    /// The confirmation was already used.
+    /// The confirmation was already used for this run.
     Used,
     /// The table is full, so the use cannot be remembered and the confirmation must not be used.
     Full,
@@ -45,8 +45,8 @@ impl Used {
 
     /// Claims the next run of a confirmed call, after `runs` earlier ones. Each run can be claimed only once.
     ///
-    /// Each round of a call contains the number of earlier runs. A replayed round therefore contains an outdated
-    /// number, and is refused.
+    /// Each request (round) of a call contains the number of earlier runs. A replayed request therefore contains an
+    /// outdated number, and is refused.
     pub(super) fn claim(
         &self,
         logical: &ByteString,

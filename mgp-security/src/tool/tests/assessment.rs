@@ -120,7 +120,7 @@ fn only_definitions_that_a_schema_uses_describe_arguments() {
         (r##""a":{"$ref":"#/$defs/Page"}"##, "$defs", "dangerous - -"),
         (r##""a":{"$ref":"#/definitions/Page"}"##, "definitions", "dangerous - -"),
         (r##""a":{"$ref":"#/$defs/Page/properties/content"}"##, "$defs", "dangerous - -"),
-        // Another definition can lead to it.
+        // The definition `Link` contains a reference to the definition `Page`.
         (r##""a":{"items":{"anyOf":[{"$ref":"#/$defs/Link"}]}}"##, "$defs", "dangerous - -"),
         // These references are not followed, so they count as leading to all definitions.
         (r##""a":{"$ref":"#"}"##, "$defs", "dangerous - -"),

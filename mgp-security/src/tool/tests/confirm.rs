@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 use mgp_types::mcp::Revision;
-use mgp_types::mgp::{AccessGrantParams, AccessPermission, EntryType, GrantDecision, RiskLevel};
+use mgp_types::mgp::{AccessGrantParams, GrantDecision, RiskLevel};
 use mgp_types::service::{
     AcceptedRequests, AskCheck, Call, CallerAccess, CallerRequest, Context, InputRequired,
     MemoryAudit, PeerInfo, Principal, Reply, RoundState, Rounds, Rule, ServerId, Stack, mock,
@@ -80,6 +80,11 @@ fn guarded(confirmations: Confirmations) -> (Stack, Arc<AtomicUsize>) {
 
 fn confirmations(approver: impl Approver + 'static) -> Confirmations {
     Confirmations::new(Policies::default(), approver)
+}
+
+/// Returns a text in the details of an error.
+fn detail(error: &RpcError, name: &str) -> String {
+    error.as_recovery().unwrap().details.as_ref().unwrap().decode(name).unwrap().unwrap()
 }
 
 #[test]
@@ -162,6 +167,28 @@ async fn a_confirmed_call_runs_and_a_denied_one_does_not() {
 }
 
 #[tokio::test]
+async fn a_call_as_a_notification_does_not_run_without_a_confirmation() {
+    let (stack, ran) = guarded(confirmations(Judge::says(GrantDecision::Approved)));
+    let refused = mock::client(stack).notify("tools/call", CALL).await.unwrap_err();
+    assert_eq!(refused.code(), ErrorCode::INVALID_REQUEST);
+    assert_eq!(ran.load(Ordering::Relaxed), 0);
+}
+
+#[tokio::test]
+async fn an_answer_in_another_tenant_is_recorded_with_it() {
+    for answer in [GrantDecision::Approved, GrantDecision::Denied] {
+        let audit = MemoryAudit::new();
+        let confirmations = confirmations(Judge::says(answer)).audit(Arc::new(audit.clone()));
+        let mut client = mock::client(guarded(confirmations).0);
+        client.cx.principal = Principal::new("acme", "ada");
+        let is_run = client.request("tools/call", CALL).await.is_ok();
+        assert_eq!(is_run, answer == GrantDecision::Approved);
+        let details = audit.events()[0].details.clone().unwrap();
+        assert_eq!(details.decode::<String>("tenant").unwrap().as_deref(), Some("acme"));
+    }
+}
+
+#[tokio::test]
 async fn where_nobody_can_be_asked_the_refusal_says_what_would_help() {
     let (stack, ran) = guarded(confirmations(ElicitApprover::default()));
     let mut client = mock::client(stack);
@@ -169,8 +196,7 @@ async fn where_nobody_can_be_asked_the_refusal_says_what_would_help() {
     let error = client.request("tools/call", CALL).await.unwrap_err();
     assert_eq!(ran.load(Ordering::Relaxed), 1, "only the list");
     assert_eq!(error.code(), ErrorCode::PERMISSION_DENIED);
-    let details = error.as_recovery().unwrap().details.clone().unwrap();
-    let word = |name: &str| details.decode::<String>(name).unwrap().unwrap();
+    let word = |name: &str| detail(&error, name);
     assert_eq!(word("status"), "nobody_to_ask");
     assert_eq!(word("effective_risk_level"), "dangerous");
     assert_eq!((word("tool"), word("server_id")), ("rm".to_owned(), "files".to_owned()));
@@ -255,8 +281,7 @@ async fn waiting_and_open_questions_are_bounded() {
     let error = first.await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::PERMISSION_DENIED);
     assert_eq!(began.elapsed(), Duration::from_secs(30));
-    let details = error.as_recovery().unwrap().details.clone().unwrap();
-    assert_eq!(details.decode::<String>("status").unwrap().unwrap(), "unanswered");
+    assert_eq!(detail(&error, "status"), "unanswered");
     let told = audit.events().remove(0);
     assert_eq!(told.event_type.as_str(), "dev.cloto.confirmation_denied");
     assert_eq!(told.actor.kind, "kernel");
@@ -296,9 +321,7 @@ async fn a_grant_of_the_tool_spares_the_question_where_definitions_are_known() {
     let mut client = mock::client(Stack::new(layer.layer(tools)));
     let error = client.request("tools/call", CALL).await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::PERMISSION_DENIED);
-    let mut grant =
-        AccessGrantParams::new(EntryType::ToolGrant, "local", "files", AccessPermission::Allow);
-    grant.tool_name = Some("rm".to_owned());
+    let grant = AccessGrantParams::allow("local", "files").tool("rm");
     access.grant(&Principal::local().operator(), grant).await.unwrap();
     client.request("tools/call", CALL).await.unwrap();
     let other = CALL.replace("rm", "rmdir");
@@ -362,8 +385,7 @@ async fn an_answered_question_is_good_for_one_run() {
     for _ in 0..3 {
         let error = caller.round().await.0.unwrap_err();
         assert_eq!(error.code(), ErrorCode::PERMISSION_DENIED);
-        let details = error.as_recovery().unwrap().details.clone().unwrap();
-        assert_eq!(details.decode::<String>("status").unwrap().unwrap(), "used");
+        assert_eq!(detail(&error, "status"), "used");
     }
     assert_eq!(ran.load(Ordering::Relaxed), 1);
     assert_eq!(audit.events().len(), 1, "it was given once");
@@ -424,8 +446,7 @@ async fn a_confirmation_expires() {
     let config = ConfirmConfig { lives: Duration::ZERO, ..ConfirmConfig::default() };
     let (stack, ran) = guarded(confirmations(Judge::says(GrantDecision::Approved)).config(&config));
     let error = mock::client(stack).request("tools/call", CALL).await.unwrap_err();
-    let details = error.as_recovery().unwrap().details.clone().unwrap();
-    assert_eq!(details.decode::<String>("status").unwrap().unwrap(), "expired");
+    assert_eq!(detail(&error, "status"), "expired");
     assert_eq!(ran.load(Ordering::Relaxed), 0);
 
     let (stack, ran) = guarded(confirmations(Late));

@@ -350,7 +350,8 @@ impl<'t> Scope<'t> {
             is_certain.set(is_certain.get() && values.len() == 1);
             texts(&values).next().map(str::to_owned)
         };
-        // Of a part with several values, only the first one is used.
+        // If a part does not have exactly one value, the result can be any other text, too: of each part, only the
+        // first value is used.
         let result = |value: Value| {
             let others = if is_certain.get() { Vec::new() } else { one(Value::AnyText) };
             Some(either(one(value), others))

@@ -17,7 +17,7 @@ use oxc_span::GetSpan;
 /// The objects that code must not pass on. Other names of the global object, e.g. `root`, are left out, because
 /// variables often have these names.
 static ROOTS: Words = Words::new("process module globalThis global Deno Bun");
-/// Functions that do not store what is passed to them, and return no member of it.
+/// Functions that neither store an argument nor return a member of it.
 static HARMLESS: Words = Words::new(
     "\
     console.log console.error console.info console.debug console.warn console.dir console.table \
@@ -98,7 +98,7 @@ fn is_root<'t>(scope: &Scope<'t>, node: AstKind<'t>) -> bool {
         AstKind::IdentifierReference(name) => is_root_name(scope, node, &name.name),
         AstKind::StaticMemberExpression(of) if is_own_variable(scope, &of.object) => false,
         AstKind::ComputedMemberExpression(of) if is_own_variable(scope, &of.object) => false,
-        // Variables are often called `root`, so a member that seems to be the global object might be another.
+        // Variables are often called `root`, so an object that seems to be the global object might be another object.
         AstKind::StaticMemberExpression(_)
         | AstKind::ComputedMemberExpression(_)
         | AstKind::CallExpression(_)
@@ -139,8 +139,8 @@ fn is_root_name<'t>(scope: &Scope<'t>, node: AstKind<'t>, name: &str) -> bool {
     declared.is_some_and(|values| paths(values).any(is_certain))
 }
 
-/// Returns whether the code uses the global object under a name in [`ROOTS`]. Only then do its aliases count: most
-/// code with an alias of `window` handles events of pages.
+/// Returns whether the code uses the global object under a name in [`ROOTS`]. Only then, its aliases count as the
+/// global object, because most code with an alias of `window` only handles events of a page.
 fn names_global(scope: &Scope<'_>) -> bool {
     scope.may_work(scope.nodes.all.len())
         && scope.nodes.all.iter().any(|node| {

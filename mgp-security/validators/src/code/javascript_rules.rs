@@ -439,7 +439,7 @@ fn members<'t>(scope: &Scope<'t>, node: AstKind<'t>, found: &mut Findings) {
             .iter()
             .find_map(|module| path.strip_prefix(module));
         let member = module.map(|rest| rest.split(['.', '(']).next().unwrap_or(rest));
-        // A function of the code can have the name of such a member.
+        // A name alone does not count, because it can be a function of the code itself.
         let is_method = METHODS.has(name) && (!is_name || path.contains('.'));
         if member.is_some_and(|member| !READS.has(member)) || is_method {
             found.pattern(&format!("{name}("));
@@ -500,16 +500,15 @@ fn written_call<'t>(scope: &Scope<'t>, call: &Call<'t>, found: &mut Findings) {
         );
         let blocked = match name {
             "fetch" | "Request" => arguments.get(1).is_some_and(|of| !reads_only(scope, *of)),
-            "post" | "put" | "patch" => {
-                path.contains('.') && (client || name == "post" || name == "patch")
-            }
-            "delete" | "request" => client,
+            "put" => path.contains('.') && (client || root == "caches"),
+            "post" | "patch" | "writeln" | "send" => path.contains('.'),
+            "delete" => client || root == "caches",
+            "request" => client,
             "write" => {
                 path == "document.write"
                     || path.contains("writeStream")
                     || !path.starts_with("process.std") && path.contains('.')
             }
-            "writeln" | "send" => path.contains('.'),
             "clear" => matches!(root, "localStorage" | "sessionStorage" | "caches"),
             "open" => {
                 let method =
@@ -528,7 +527,7 @@ fn written_call<'t>(scope: &Scope<'t>, call: &Call<'t>, found: &mut Findings) {
             }),
             "WebSocket" | "RTCPeerConnection" | "BroadcastChannel" | "Notification" | "alert"
             | "confirm" | "prompt" => !path.contains('.'),
-            "add" | "put2" | "addAll" => root == "caches",
+            "add" | "addAll" => root == "caches",
             "assign" | "defineProperty" | "defineProperties" | "set" => {
                 root == "location"
                     || matches!(root, "Object" | "Reflect") && of_process(scope, call)

@@ -17,7 +17,7 @@ use std::thread;
 
 /// The size of the stack for each level of nesting, in bytes.
 const STACK_PER_LEVEL: usize = if cfg!(debug_assertions) { 16 << 10 } else { 4 << 10 };
-/// The size of the stack that parsing needs in addition, in bytes.
+/// The size of the stack that parsing needs besides the levels of nesting, in bytes.
 const BASE_STACK: usize = 1 << 20;
 
 /// Parses a text, and calls a function with its syntax tree. A text with syntax errors has no tree.

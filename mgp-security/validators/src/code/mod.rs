@@ -41,6 +41,7 @@ use crate::{
     argument_values::{key_words, leaves},
     rejection::Rejection,
     shell,
+    words::Words,
 };
 use mgp_types::mgp::{CodeSafetyLevel, Validator};
 pub use policy::CodePolicy;
@@ -51,35 +52,12 @@ use value::Findings;
 /// The maximum length of code in bytes; a tool cannot declare a larger maximum.
 const MAX_CODE: usize = 256 * 1024;
 /// Keys of arguments that contain code.
-const CODE: &[&str] = &[
-    "code",
-    "source",
-    "sourcecode",
-    "script",
-    "program",
-    "snippet",
-    "body",
-    "python",
-    "javascript",
-    "js",
-    "typescript",
-    "ts",
-    "pythoncode",
-    "jscode",
-    "expression",
-    "expr",
-    "function",
-    "cell",
-    "cells",
-    "codes",
-    "module",
-    "implementation",
-    "servercode",
-    "handler",
-    "src",
-    "bash",
-    "shell",
-];
+static CODE: Words = Words::new(
+    "\
+    code source sourcecode script program snippet body python javascript js typescript ts \
+    pythoncode jscode expression expr function cell cells codes module implementation servercode \
+    handler src bash shell",
+);
 const LANGUAGES: &[&str] = &["language", "lang", "runtime", "interpreter"];
 
 /// Names of arguments that can only mean the language of the code.
@@ -99,7 +77,8 @@ pub(crate) fn check_arguments(policy: &CodePolicy, arguments: &Value) -> Result<
         leaves.iter().map(|leaf| (key(leaf.key()), leaf.value)).collect();
     languages.retain(|(name, value)| names_language(name) && !value.is_null());
     let named = languages.first().and_then(|(_, value)| value.as_str());
-    // An agent could otherwise add the argument by which its code is checked to the one that the server reads.
+    // Otherwise, an agent could add a second argument that names another language. The code would then be checked in
+    // one language, and the server might run it in the other.
     let is_other = |value: &Value| value.as_str().map(name_of) != named.map(name_of);
     if languages
         .iter()
@@ -116,7 +95,7 @@ pub(crate) fn check_arguments(policy: &CodePolicy, arguments: &Value) -> Result<
         (Some(language), None) => policy.clone().language(language),
         _ => policy.clone(),
     };
-    let is_code = |name: &&str| CODE.contains(&key(name).as_str());
+    let is_code = |name: &&str| CODE.has(&key(name));
     let mut code: Vec<&Value> = leaves
         .iter()
         .filter(|leaf| leaf.keys.iter().any(&is_code))
@@ -209,7 +188,7 @@ impl CodePolicy {
 /// Returns code without a byte order mark, and with `\n` as the only line end.
 fn with_plain_lines(code: &str) -> Cow<'_, str> {
     let code = code.strip_prefix('\u{feff}').unwrap_or(code);
-    // The two separators of lines and paragraphs begin with the byte 0xE2, as do some other characters.
+    // Code without these bytes has no other line ends: U+2028 and U+2029 begin with 0xE2 in UTF-8.
     if !code.bytes().any(|byte| matches!(byte, b'\r' | 0xc | 0xe2)) {
         return Cow::Borrowed(code);
     }

@@ -49,7 +49,7 @@ fn without_magics(source: &str) -> Option<String> {
     })
 }
 
-/// Checks code without lines in other languages.
+/// Checks code that is Python in all lines; code with commands of a notebook cannot be parsed.
 fn judge(policy: &CodePolicy, source: &str, found: &mut Findings) -> Result<(), String> {
     with_nodes(source, |nodes| {
         let mut scope = Scope::new(nodes);

@@ -2,6 +2,7 @@
 //! unknown.
 
 use super::{python_values::Scope, value::texts};
+use crate::words::Words;
 use ruff_python_ast::{AnyNodeRef, Expr, ExprRef, HasNodeIndex};
 
 /// Modules that code must not pass on as values, e.g. as an argument, because then it is unknown how they are used.
@@ -9,21 +10,8 @@ pub(super) const ROOTS: &[&str] =
     &["@os", "@sys", "@importlib", "@builtins", "@subprocess", "@asyncio.subprocess"];
 
 /// Functions that do not store a module that is passed to them.
-const HARMLESS: &[&str] = &[
-    "getattr",
-    "hasattr",
-    "isinstance",
-    "print",
-    "repr",
-    "dir",
-    "type",
-    "id",
-    "callable",
-    "str",
-    "bool",
-    "help",
-    "vars",
-];
+static HARMLESS: Words =
+    Words::new("getattr hasattr isinstance print repr dir type id callable str bool help vars");
 
 /// Returns whether the value of a node is passed on or stored, so that the checks cannot follow its further use.
 pub(super) fn is_passed(scope: &Scope<'_>, node: ExprRef<'_>) -> bool {
@@ -32,7 +20,7 @@ pub(super) fn is_passed(scope: &Scope<'_>, node: ExprRef<'_>) -> bool {
             let Some(AnyNodeRef::ExprCall(call)) = scope.nodes.parent(arguments) else {
                 return true;
             };
-            !matches!(&*call.func, Expr::Name(function) if HARMLESS.contains(&function.id.as_str()))
+            !matches!(&*call.func, Expr::Name(function) if HARMLESS.has(function.id.as_str()))
         }
         Some(
             AnyNodeRef::ExprList(_)

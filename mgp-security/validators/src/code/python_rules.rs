@@ -71,19 +71,8 @@ static ATTRIBUTES: Words = Words::new(
     __init_subclass__ __class_getitem__ __match_args__",
 );
 /// Attributes whose names must not be passed as text to `operator.attrgetter` or `operator.methodcaller`.
-const INDIRECT: &[&str] = &[
-    "system",
-    "popen",
-    "eval",
-    "exec",
-    "fork",
-    "spawn",
-    "execv",
-    "execve",
-    "__class__",
-    "__dict__",
-    "kill",
-];
+static INDIRECT: Words =
+    Words::new("system popen eval exec fork spawn execv execve __class__ __dict__ kill");
 /// Names of functions that count as executing something, regardless of the object that has them.
 static DANGEROUS: Words = Words::new(
     "\
@@ -137,7 +126,8 @@ impl<'a, 't> Rules<'a, 't> {
                 for import in &import.names {
                     self.import(&import.name, None);
                     let is_root = |root: &&&str| root.strip_prefix('@') == Some(&*import.name);
-                    // Under another name, a module that is a member of a class cannot be followed.
+                    // A module that a class imports under another name becomes a member of the class, where its use
+                    // cannot be followed.
                     if let Some(root) = ROOTS.iter().find(is_root)
                         && in_class
                         && import.asname.is_some()
@@ -213,7 +203,7 @@ impl<'a, 't> Rules<'a, 't> {
     fn import(&mut self, module: &str, part: Option<&str>) {
         let relative = module.starts_with('.');
         let bare = module.trim_start_matches('.');
-        // This covers `from . import subprocess` and `from asyncio import subprocess`.
+        // This refuses e.g. `from . import subprocess` and `from asyncio import subprocess`.
         let hidden = part.is_some_and(|part| {
             (relative || MODULES.has(part))
                 && self.policy.blocked_imports.iter().any(|listed| listed == part)
@@ -222,7 +212,7 @@ impl<'a, 't> Rules<'a, 't> {
             && !matches!(part, Some("dumps"))
             || bare == "asyncio.subprocess"
             || part.is_some_and(|part| module == "asyncio" && part == "subprocess");
-        // A module in C that the module without the underscore passes on, e.g. `_socket`.
+        // `_socket` is the module in C whose content the module `socket` passes on, so it is blocked like `socket`.
         let is_inner = bare.strip_prefix('_').is_some_and(|name| {
             self.policy.blocked_imports.iter().any(|listed| is_under(name, listed))
         });
@@ -249,7 +239,7 @@ impl<'a, 't> Rules<'a, 't> {
         self.declared(&path, part);
     }
 
-    /// Returns whether the code has all names of the path of a module's member.
+    /// Returns whether all names in the path of a module's member occur in the code.
     fn mentions(&self, listed: &str) -> bool {
         let nodes = &self.scope.nodes.all;
         let has = |part: &str| {
@@ -308,7 +298,7 @@ impl<'a, 't> Rules<'a, 't> {
         }
     }
 
-    /// Checks a path, wherever it is used.
+    /// Checks the path of an object that the code uses, in whatever way it uses the object.
     fn path(&mut self, path: &str) {
         let first = path.split(['.', '(']).next().unwrap_or(path);
         if FLOOR.has(first) {
@@ -376,7 +366,7 @@ impl<'a, 't> Rules<'a, 't> {
                 }
                 "@operator.attrgetter" | "@operator.methodcaller" => {
                     let bad = |name: &str| {
-                        name.split('.').any(|part| ATTRIBUTES.has(part) || INDIRECT.contains(&part))
+                        name.split('.').any(|part| ATTRIBUTES.has(part) || INDIRECT.has(part))
                     };
                     let names = self.argument(call, 0);
                     if names.iter().any(|name| !matches!(name, Value::Text(text) if !bad(text))) {
@@ -413,7 +403,7 @@ impl<'a, 't> Rules<'a, 't> {
                 _ if matches!(last(path), "format" | "format_map") => {
                     let Expr::Attribute(function) = &*call.func else { continue };
                     let object = self.scope.eval(&*function.value, 0);
-                    // These format their first argument.
+                    // `str.format` and the methods of `string.Formatter` get the format as their first argument.
                     let takes_text =
                         |path: &str| path == "str" || path.starts_with("@string.Formatter");
                     let is_function = paths(&object).any(takes_text);
@@ -445,7 +435,7 @@ impl<'a, 't> Rules<'a, 't> {
         }
     }
 
-    /// Checks the call of a member at the beginning of a text as if it were in the code.
+    /// Checks a text that begins with a call of a member, as if the call were a part of the code.
     fn variable(&mut self, text: &str) {
         let member = called_member(text).filter(|_| self.scope.may_judge(15));
         let Some((name, members)) = member.as_deref().and_then(|path| path.split_once('.')) else {

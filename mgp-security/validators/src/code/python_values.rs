@@ -291,7 +291,7 @@ impl<'t> Scope<'t> {
             let result = match path.as_str() {
                 "getattr" | "@inspect.getattr_static" => {
                     let (object, names) = (argument(0), argument(1));
-                    // The third argument is the result if the object has no such member.
+                    // The third argument of `getattr` is its result if the object has no such member.
                     texts(&names).fold(self.both(unknown(), &argument(2)), |all, name| {
                         self.both(all, &attribute(&object, name))
                     })
@@ -335,12 +335,13 @@ impl<'t> Scope<'t> {
         if all.is_empty() {
             return None;
         }
-        // Of an argument with several values, only the first one was used.
+        // If the object or an argument does not have exactly one value, the result can be any other text, too: of each
+        // argument, only the first value was used.
         Some(if is_certain.get() { all } else { self.both(all, &one(Value::AnyText)) })
     }
 
     /// Returns the result of a method of a constant text for the first value of each argument; sets `is_certain` to
-    /// `false` if there are others.
+    /// `false` if an argument does not have exactly one value.
     fn result(
         &self,
         text: &str,
@@ -388,7 +389,7 @@ impl<'t> Scope<'t> {
         Value::Text(result)
     }
 
-    /// Returns the value of a formatted text.
+    /// Returns the value of a formatted string (f-string).
     fn formatted(&self, text: &ExprFString, depth: usize) -> Value {
         let mut whole = String::new();
         for part in text.value.as_slice() {

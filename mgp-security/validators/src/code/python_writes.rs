@@ -39,19 +39,13 @@ const CLIENTS: &[&str] = &["@httpx", "@requests", "@aiohttp", "@urllib3", "@http
 /// The letters of those modes of `open` that only allow reading.
 const READ_MODES: &str = "rbtU";
 /// Flags of `os.open` that only allow reading.
-const READ_FLAGS: &[&str] =
-    &["@os.O_RDONLY", "@os.O_CLOEXEC", "os.O_RDONLY", "os.O_CLOEXEC", "O_RDONLY"];
+static READ_FLAGS: Words =
+    Words::new("@os.O_RDONLY @os.O_CLOEXEC os.O_RDONLY os.O_CLOEXEC O_RDONLY");
 /// Functions whose second argument is the mode of a file.
-const OPENS: &[&str] = &[
-    "open",
-    "@io.open",
-    "@codecs.open",
-    "@tokenize.open",
-    "@gzip.open",
-    "@bz2.open",
-    "@lzma.open",
-    "@aiofiles.open",
-];
+static OPENS: Words = Words::new(
+    "\
+    open @io.open @codecs.open @tokenize.open @gzip.open @bz2.open @lzma.open @aiofiles.open",
+);
 
 /// Finds whatever can write in one syntax node.
 pub(super) fn writes(scope: &Scope<'_>, node: AnyNodeRef<'_>, found: &mut Findings) {
@@ -68,7 +62,7 @@ pub(super) fn writes(scope: &Scope<'_>, node: AnyNodeRef<'_>, found: &mut Findin
         }
         AnyNodeRef::ExprSubscript(subscript) => member(scope, subscript.into(), found),
         AnyNodeRef::ExprCall(call) => {
-            // The result of `getattr` is a member, too.
+            // A call of `getattr` results in a member, so it is checked like one.
             member(scope, call.into(), found);
             WritingCall::new(scope, call).check(found);
         }
@@ -187,7 +181,7 @@ impl<'a, 't> WritingCall<'a, 't> {
     fn opens(&self, path: &str, name: &str) -> bool {
         let mode = |at: usize| self.named("mode").or_else(|| self.at(at));
         match name {
-            "open" if OPENS.contains(&path) => self.is_variadic() || !reads(mode(1)),
+            "open" if OPENS.has(path) => self.is_variadic() || !reads(mode(1)),
             "open" if path == "@os.open" => {
                 let flags = self.unnamed().nth(1).map(ArgOrKeyword::value);
                 let named = || Some(&self.call.arguments.find_keyword("flags")?.value);
@@ -217,9 +211,11 @@ impl<'a, 't> WritingCall<'a, 't> {
             Expr::BinOp(both) if both.op == Operator::BitOr && depth < 8 => {
                 self.are_reading(&both.left, depth + 1) && self.are_reading(&both.right, depth + 1)
             }
-            _ => self.scope.eval(flags, 0).iter().all(
-                |value| matches!(value, Value::Path(path) if READ_FLAGS.contains(&path.as_str())),
-            ),
+            _ => self
+                .scope
+                .eval(flags, 0)
+                .iter()
+                .all(|value| matches!(value, Value::Path(path) if READ_FLAGS.has(path))),
         }
     }
 
@@ -241,7 +237,7 @@ impl<'a, 't> WritingCall<'a, 't> {
         }
     }
 
-    /// Returns whether the call changes files, tables or the environment.
+    /// Returns whether the call changes files, database tables or environment variables.
     fn stores(&self, path: &str, name: &str) -> bool {
         match name {
             "replace" | "rename" => {

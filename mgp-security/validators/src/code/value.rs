@@ -27,7 +27,7 @@ pub(super) fn one(value: Value) -> Values {
     vec![value]
 }
 
-/// Returns the values of both lists.
+/// Returns the values of both lists, each of them once.
 pub(super) fn either(mut left: Values, right: Values) -> Values {
     for value in right {
         if !left.contains(&value) {

@@ -98,15 +98,17 @@ static AMBIGUOUS: Words = Words::new(
 /// `endpoint`, a client would connect to the host of the local network that has this name.
 static NAMES: Words =
     Words::new("location locations origin origins destination destinations redirect remote api");
-/// Words of [`AMBIGUOUS`] under which a single name also passes, but no list of names and no numbers.
+/// Words of [`AMBIGUOUS`] under which a single name passes as well. In contrast to [`NAMES`], lists of names and
+/// numbers do not pass.
 static LABELS: Words = Words::new(
     "\
     node peer gateway gateways target targets domain domains site broker brokers callback callbacks feed \
     feeds",
 );
-/// Keys of arguments that mean the name of an MCP server, unless they contain a host.
+/// Keys of arguments that mean the name of an MCP server if the value is a single name and not a host.
 static MCP_SERVERS: Words = Words::new("server servername mcpserver mcpservername");
-/// Values of an argument `target` that often are machines of a local network; under other names they are ordinary.
+/// Values that, in an argument `target`, often are names of machines of a local network. In other arguments, they are
+/// treated as ordinary words.
 static SERVERS: Words =
     Words::new("web www app api server host node client frontend worker internal");
 /// Values of an argument `proxy` that mean a kind of proxy. The code of a country is also such a value, but not listed
@@ -138,7 +140,7 @@ static PARTS: Words = Words::new("value values raw src to full base absolute ori
 static DOCUMENTS: Words = Words::new(
     "text/plain text/csv text/markdown application/json application/pdf audio/mpeg audio/wav video/mp4",
 );
-/// Kinds of images without references.
+/// Kinds of images that, unlike vector images, have no references that a browser would load.
 static IMAGES: Words = Words::new("image/png image/jpeg image/jpg image/gif image/webp");
 /// Values of an argument `redirect` that mean a way to handle redirections.
 static REDIRECTS: Words = Words::new(
@@ -242,9 +244,9 @@ fn known(word: &str) -> Option<Kind> {
     }
 }
 
-/// Returns whether the last known word of a key has other meanings, and a text under it does not look like a target:
-/// it is a path, an address for mail, several words without URLs and addresses, or for [`NAMES`], a single name or a
-/// list of coordinates.
+/// Returns whether the last known word of a key has other meanings, and a text under it does not look like a target.
+/// Such texts are paths, addresses for mail, several words without URLs and addresses, and for [`NAMES`] also single
+/// names and lists of coordinates.
 fn means_something_else(key: &str, text: &str, rules: NetworkRules<'_>) -> bool {
     let words = key_words(key);
     if MCP_SERVERS.has(&words.concat()) {
@@ -275,7 +277,8 @@ fn means_something_else(key: &str, text: &str, rules: NetworkRules<'_>) -> bool 
         return are_words(text, NAMES.has(last)) && embedded(text, rules).is_ok();
     }
     if let Some((user, host)) = text.split_once('@') {
-        // After a slash or a similar mark, the name in front of it would be the host.
+        // Other characters are refused before the `@`: after e.g. a slash, a client would take the text before it for
+        // the host.
         let is_user = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '+');
         return user.chars().all(is_user) && rules.check_host(host).is_ok();
     }
@@ -361,7 +364,8 @@ fn is_path(text: &str) -> bool {
         && !is_own(first)
 }
 
-/// Returns whether a text with spaces is neither a URL whose path has a space, nor a list of hosts.
+/// Returns whether a text with spaces consists of words, i.e. is not a URL whose path has a space, and not a list of
+/// hosts.
 fn are_words(text: &str, names: bool) -> bool {
     let first = text.split_whitespace().next().unwrap_or_default();
     let is_list = text.split(',').all(|part| !part.trim().contains(char::is_whitespace));
@@ -392,8 +396,8 @@ fn is_of_application(url: &str) -> bool {
         && !rest.contains(|c: char| c.is_ascii_control())
 }
 
-/// Returns whether a URL needs no connection to a host: an empty page, an image or another text or document without
-/// references in a `data:` URL, an address for mail or phone, or one within an application.
+/// Returns whether a URL needs no connection to a host. Such URLs are an empty page, a `data:` URL with an image, text
+/// or document without references, an address for mail or phone, and an address within an application.
 fn is_local(url: &str) -> bool {
     if is_of_application(url) {
         return true;

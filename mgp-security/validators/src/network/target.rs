@@ -62,7 +62,7 @@ pub(super) fn url(text: &str, resolver: Option<&dyn Resolver>) -> Result<Url, St
     if text.len() > MAX_URL {
         return Err(format!("the URL is longer than {MAX_URL} bytes"));
     }
-    // Clients that do not read a URL as browsers do take what follows the `@` for the host.
+    // Some clients read URLs differently than browsers: they take what follows the `@` for the host.
     let place = text.split_once(':').map_or(text, |(_, rest)| rest).trim_start_matches(['/', '\\']);
     let place = place.split(['/', '?', '#']).next().unwrap_or(place);
     if place.split_once('\\').is_some_and(|(_, after)| after.contains('@')) {

@@ -111,7 +111,8 @@ const RUNS: &str = "run execute call invoke";
 const PLAIN: &str = "command commands cmd cli tool read readonly only";
 /// Last words of keys that contain a command.
 const COMMANDS: &str = "command cmd subcommand args argv commandline arguments";
-/// Keys of further arguments of a command that are not data for the command. A server can add their values to it.
+/// Keys of arguments with which a server runs a command, e.g. its folder. They are not data for the command, but a
+/// server can add their values to it.
 const BESIDE: &str = "\
     cwd workdir workingdir workingdirectory directory repo repopath namespace context profile region";
 /// Keys of further arguments of a command that are texts for people.
@@ -124,8 +125,8 @@ static PROGRAMS: Words = Words::new(
     dirname realpath readlink lsblk lscpu nproc dig nslookup host ping",
 );
 
-/// Returns whether a program with this subcommand only reads, whatever the arguments are that tools named after the
-/// subcommand have.
+/// Returns whether a subcommand of a program only reads, whatever its arguments are. This decides about tools that are
+/// named after the subcommand, e.g. `docker_ps`.
 pub(super) fn only_reads(program: &str, sub: &str) -> bool {
     let is_other = matches!(sub, "command" | "object" | "memory" | "help");
     !is_other && named(program).is_some_and(|known| known.name == program && has(known.reads, sub))
@@ -168,7 +169,7 @@ pub(super) fn runs_program(tool: &str, definition: &Value, arguments: &Value) ->
     commands == 1
 }
 
-/// Returns whether a further text of a command neither adds an option to it nor another command.
+/// Returns whether a text beside a command can add neither an option to it nor another command.
 fn is_harmless(key: &str, text: &str) -> bool {
     let separates = |c: char| "`$;&|<>".contains(c) || c.is_control();
     has(NOTES, key)
@@ -181,7 +182,7 @@ pub(super) fn check_text(tool: &[String], text: &str) -> Result<(), String> {
     let Some(first) = words.first().map(|word| word.to_ascii_lowercase()) else { return Ok(()) };
     if let Some(program) = named(&first).or_else(|| of_tool(tool)) {
         // Some servers read the text as a shell does, others split it at each blank. A parenthesis in a command for
-        // Redis means that a range does not include its limit.
+        // Redis is left out: it only means that a range does not include its limit.
         let read = if program.name == "redis" {
             shell::split(&text.replace('(', ""))?
         } else {
@@ -253,7 +254,7 @@ fn reads(program: &Program, words: &[String]) -> bool {
     while let Some(option) = words.get(at).filter(|word| word.starts_with('-')) {
         let name = option.split('=').next().unwrap_or(option);
         let is_valued = has(program.valued, name);
-        // The next word can be the value of any other option.
+        // An option that is not known to take a value might still take the next word as its value.
         if !is_valued && !option.starts_with("--no-") {
             return false;
         }
@@ -266,14 +267,14 @@ fn reads(program: &Program, words: &[String]) -> bool {
         has(program.reads, &below(next))
             || program.name == "aws"
                 && (next.starts_with("describe-") || next.starts_with("list-"))
-                // This one writes a picture to a file.
+                // `describe-input-device-thumbnail` writes a picture to a file.
                 && next != "describe-input-device-thumbnail"
     });
     (has(program.reads, &sub) || is_group || program.name == "git" && lists(&sub, after))
         && !after.iter().any(|word| has(WRITES_BELOW, &below(word)))
 }
 
-/// Returns whether a subcommand of git that can also write only lists something.
+/// Returns whether a subcommand of git only lists something with these arguments, although it could also write.
 fn lists(sub: &str, after: &[String]) -> bool {
     // With one of the options `needed`, git only lists; with one of `with_names`, a name after it is a pattern.
     let (needed, other, with_names) = match sub {
@@ -300,8 +301,8 @@ fn lists(sub: &str, after: &[String]) -> bool {
         && (names.is_empty() || options.iter().any(|option| has(with_names, option)))
 }
 
-/// Returns whether a word is an option with which a subcommand that otherwise reads writes a file, runs a program, or
-/// sends credentials to another server.
+/// Returns whether a word is an option that makes a subcommand write a file, run a program, or send credentials to
+/// another server, although the subcommand otherwise only reads.
 fn acts(program: &str, word: &str) -> bool {
     let begins = |starts: &[&str]| starts.iter().any(|start| word.starts_with(start));
     match program {
@@ -311,7 +312,7 @@ fn acts(program: &str, word: &str) -> bool {
         }
         "docker" | "podman" => begins(&["--output", "-o"]),
         "terraform" => word.starts_with('-') && word.contains("-out"),
-        // A file with the access to a cluster can name a program that makes its tokens.
+        // The file that gives access to a cluster can name a program that creates tokens for it.
         "kubectl" => {
             const ACTING: [&str; 7] = [
                 "--kubeconfig",

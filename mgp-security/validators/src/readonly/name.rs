@@ -92,7 +92,7 @@ pub(super) fn intent(name: &str) -> Intent {
     {
         return Intent::Read;
     }
-    // A snapshot of a page is its text, and its console has messages; other snapshots are copies.
+    // A snapshot of a page only returns its text, and `console_messages` returns messages. Other snapshots are copies.
     if let [before @ .., page, last] = &words[..]
         && matches!(
             (page.as_str(), last.as_str()),
@@ -149,19 +149,18 @@ pub(super) fn writes(text: &str) -> bool {
 }
 
 fn of_clause(clause: &[String], later: bool) -> Intent {
-    let is = |list: &Words, word: &String| list.has(word);
     // Whether opening a file or page writes depends on the mode of `open`, so the verb alone does not decide.
     let opens = |at: usize| {
         let object = clause.get(at + 1);
         clause[at] == "open" && object.is_none_or(|object| OPENED.contains(&object.as_str()))
     };
-    let known = |at: usize| is(&READ, &clause[at]) || is_write(&clause[at]) && !opens(at);
+    let known = |at: usize| READ.has(&clause[at]) || is_write(&clause[at]) && !opens(at);
     let Some(first) = (0..clause.len()).find(|at| known(*at)) else { return Intent::Unknown };
     let word = &clause[first];
     if is_write(word) {
         // A verb can follow its object, e.g. `file.write`. A noun can precede a verb for reading, e.g. `comment_list`.
-        let read_after = clause[first + 1..].iter().find(|word| is(&READ, word));
-        let noun = is(&NOUNS, word)
+        let read_after = clause[first + 1..].iter().find(|word| READ.has(word));
+        let noun = NOUNS.has(word)
             && word != "mark"
             && first + 2 == clause.len()
             && read_after.is_some_and(|after| {
@@ -186,7 +185,7 @@ fn of_clause(clause: &[String], later: bool) -> Intent {
     // A verb for writing at the end of the clause counts, unless it is also a noun: then it is the object of the first
     // verb.
     match clause.last() {
-        Some(last) if first + 1 < clause.len() && is_write(last) && !is(&NOUNS, last) => {
+        Some(last) if first + 1 < clause.len() && is_write(last) && !NOUNS.has(last) => {
             Intent::Write(last.clone())
         }
         _ => Intent::Read,

@@ -48,12 +48,13 @@ static VALUES: Words = Words::new(
     "ObjectId ISODate Date NumberLong NumberInt NumberDecimal UUID RegExp Timestamp BinData",
 );
 
-/// Returns whether a tool is for databases by its name.
+/// Returns whether the name of a tool means that the tool is for databases.
 pub(super) fn is_database(tool: &[String]) -> bool {
     tool.iter().any(|word| DATABASES.has(word))
 }
 
-/// Returns whether an argument is a statement of SQL, by its key, the tool and the text.
+/// Returns whether an argument is a statement of SQL, judging by its key, its text, and whether the tool is for
+/// databases.
 pub(super) fn is_sql(key: &str, database: bool, text: &str) -> bool {
     SQL_KEYS.has(key) || database && QUERY_KEYS.has(key) && looks_like_sql(text)
 }
@@ -91,7 +92,7 @@ pub(super) fn is_query(tool: &str, definition: &Value, arguments: &Value) -> boo
 }
 
 /// Returns whether the arguments of a tool for databases, or for GraphQL, have statements, all of which only read. The
-/// stages of a pipeline are checked with all arguments.
+/// operators in the stages of a pipeline are not checked here, but together with all other arguments.
 fn only_reads(tool: &[String], definition: &Value, arguments: &Value) -> bool {
     let (graph, database) = (is_graphql(tool), is_database(tool));
     let is_aggregate = tool.last().is_some_and(|last| last == "aggregate");
@@ -126,7 +127,8 @@ fn only_reads(tool: &[String], definition: &Value, arguments: &Value) -> bool {
     any
 }
 
-/// Returns whether a tool has an argument, or its definition does not list arguments. Servers ignore other arguments.
+/// Returns whether a tool's definition declares an argument; also `true` if it declares no arguments at all. Servers
+/// usually ignore arguments that they have not declared.
 pub(super) fn is_declared(definition: &Value, key: &str) -> bool {
     let properties = definition.get("inputSchema").and_then(|schema| schema.get("properties"));
     properties.and_then(Value::as_object).is_none_or(|all| all.is_empty() || all.contains_key(key))
@@ -143,7 +145,7 @@ pub(super) fn is_graphql(tool: &[String]) -> bool {
     tool.iter().any(|word| matches!(word.as_str(), "graphql" | "gql"))
 }
 
-/// Refuses a text for a database that writes in another language than SQL: calls in the shell of MongoDB, clauses of
+/// Refuses a text for a database if it writes in a language other than SQL: calls in the shell of MongoDB, clauses of
 /// Cypher, and commands that begin with a dot.
 pub(super) fn other_language(key: &str, database: bool, text: &str) -> Result<(), String> {
     let text = text.trim_start();
@@ -300,7 +302,7 @@ fn looks_like_sql(text: &str) -> bool {
         "use", "load", "upsert", "detach",
     ];
     let first = first.to_lowercase();
-    // Without these, an `UPDATE` is a search such as `update state` for documentation.
+    // An `UPDATE` without these marks and this word is a search for documentation, e.g. `update state`.
     let is_search = first == "update"
         && !text.contains(['=', ';'])
         && !text.to_lowercase().contains("statistics");

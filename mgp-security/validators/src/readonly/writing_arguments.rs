@@ -9,23 +9,14 @@ use super::{
     sql,
 };
 use crate::argument_values::{Leaf, key_words, leaves};
-use crate::words::has;
+use crate::words::{Words, has};
 use serde_json::Value;
 
-const COMMANDS: &[&str] =
-    &["command", "cmd", "subcommand", "args", "argv", "commandline", "arguments"];
-const ACTIONS: &[&str] = &[
-    "action",
-    "operation",
-    "op",
-    "verb",
-    "actiontype",
-    "operationtype",
-    "mutationtype",
-    "task",
-    "act",
-    "operationname",
-];
+static COMMANDS: Words = Words::new("command cmd subcommand args argv commandline arguments");
+static ACTIONS: Words = Words::new(
+    "\
+    action operation op verb actiontype operationtype mutationtype task act operationname",
+);
 const METHODS: &[&str] = &[
     "method",
     "httpmethod",
@@ -36,23 +27,12 @@ const METHODS: &[&str] = &[
     "xmethodoverride",
     "methodoverride",
 ];
-const MODES: &[&str] =
-    &["mode", "openmode", "filemode", "flags", "flag", "access", "accessmode", "permissions"];
-const OUTPUTS: &[&str] = &[
-    "output",
-    "out",
-    "dest",
-    "destination",
-    "outfile",
-    "saveto",
-    "writeto",
-    "target",
-    "dumpto",
-    "saveas",
-    "save",
-    "exportto",
-    "downloadto",
-];
+static MODES: Words = Words::new("mode openmode filemode flags flag access accessmode permissions");
+static OUTPUTS: Words = Words::new(
+    "\
+    output out dest destination outfile saveto writeto target dumpto saveas save exportto \
+    downloadto",
+);
 
 /// Checks the arguments of a tool whose name means reading.
 pub(super) fn check(tool: &str, arguments: &Value) -> Result<(), String> {
@@ -107,7 +87,7 @@ pub(super) fn requests_to_read(tool: &str, definition: &Value, arguments: &Value
 }
 
 /// Returns whether a text among headers names a header that sets another method, e.g. `X-HTTP-Method-Override: DELETE`
-/// in a list. As a key, the name is known with its value.
+/// as an item of a list. If the name of the header is a key instead, the check of keys and values finds it.
 fn names_method(leaf: &Leaf<'_>) -> bool {
     let is_header = |key: &&str| key.to_ascii_lowercase().contains("header");
     leaf.value.as_str().is_some_and(|text| {
@@ -123,7 +103,7 @@ fn sends_body(tool: &[String], leaves: &[Leaf<'_>]) -> bool {
         let mut given = leaves.iter().filter(|leaf| {
             !leaf.value.is_null() && leaf.value.as_str().is_none_or(|text| !text.is_empty())
         });
-        // `json: true` asks for an answer of this kind.
+        // `json: true` is not a body: it asks for an answer in JSON.
         given.any(|leaf| {
             leaf.keys.iter().any(is_one) && !(leaf.value.is_boolean() && is_one(&leaf.key()))
         })
@@ -147,9 +127,8 @@ fn of_leaf(tool: &[String], leaf: &Leaf<'_>, requests: bool) -> Result<(), Strin
         let set = *leaf.value == Value::Bool(true) && writes_when_set(&key);
         return if set { Err("this option writes".to_owned()) } else { Ok(()) };
     };
-    let is = |names: &[&str]| names.contains(&joined.as_str());
     let graph = is_graphql(tool) || joined.contains("graphql") || joined.contains("gql");
-    if is(METHODS) && writes_method(text, requests) {
+    if METHODS.contains(&joined.as_str()) && writes_method(text, requests) {
         return Err(format!("the method `{text}` writes"));
     }
     if joined == "mutation"
@@ -167,22 +146,21 @@ fn of_leaf(tool: &[String], leaf: &Leaf<'_>, requests: bool) -> Result<(), Strin
     if in_graph_language(tool, &joined) {
         return clauses(text);
     }
-    if is(MODES) && writes_mode(text) {
+    if MODES.has(&joined) && writes_mode(text) {
         return Err(format!("the mode `{text}` writes"));
     }
     written_file(&key, text)?;
-    // A list `actions` has what a browser does before it reads a page.
+    // In a list `actions`, the member `type` names what a browser does before it reads the page.
     let is_step = joined == "type" && leaf.keys.contains(&"actions");
-    if (is(ACTIONS) || is_step)
+    if (ACTIONS.has(&joined) || is_step)
         && let Intent::Write(word) = intent(text)
     {
         return Err(format!("the action `{word}` writes"));
     }
     let is_call = (database || tool.iter().any(|word| word.starts_with("mongo")))
         && is_mongo(&joined, database, text);
-    if is(COMMANDS)
+    if COMMANDS.has(&joined)
         && !is_call
-        && leaf.value.is_string()
         && !text.trim().is_empty()
         && !matches!(joined.as_str(), "args" | "argv" | "arguments")
     {
@@ -301,7 +279,7 @@ fn written_file(key: &[String], text: &str) -> Result<(), String> {
         });
     if !text.is_empty()
         && (place && written
-            || OUTPUTS.contains(&joined.as_str()) && path_like
+            || OUTPUTS.has(&joined) && path_like
             || matches!(joined.as_str(), "outfile" | "saveto" | "writeto" | "saveas"))
     {
         return Err("the argument names a file that is written".to_owned());
@@ -322,7 +300,7 @@ fn lists(tool: &[String], value: &Value, depth: usize) -> Result<(), String> {
     for (key, value) in members {
         let joined = key_words(key).concat();
         match value {
-            Value::Array(items) if COMMANDS.contains(&joined.as_str()) => {
+            Value::Array(items) if COMMANDS.has(&joined) => {
                 let words: Option<Vec<String>> =
                     items.iter().map(|item| item.as_str().map(str::to_owned)).collect();
                 commands::check(
@@ -333,9 +311,7 @@ fn lists(tool: &[String], value: &Value, depth: usize) -> Result<(), String> {
             Value::String(text) if matches!(joined.as_str(), "args" | "argv" | "arguments") => {
                 commands::check_text(tool, text)?;
             }
-            Value::Object(document)
-                if COMMANDS.contains(&joined.as_str()) || ACTIONS.contains(&joined.as_str()) =>
-            {
+            Value::Object(document) if COMMANDS.has(&joined) || ACTIONS.has(&joined) => {
                 if let Some(verb) =
                     document.keys().find(|verb| key_words(verb).iter().any(|word| is_write(word)))
                 {

@@ -28,7 +28,8 @@ impl<'a> Args<'a> {
             .filter(|text| text.len() > 1 && text.starts_with('-'))
     }
 
-    /// Returns the arguments that are neither options nor `--`. The values of options are included.
+    /// Returns the arguments without options and without `--`. Separate values of options are included, because this
+    /// method does not know which options have values.
     pub(super) fn operands(self) -> impl Iterator<Item = &'a str> {
         let mut all = false;
         self.texts().filter(move |text| {

@@ -10,19 +10,11 @@ static MAKES: Words = Words::new("make gmake bmake remake");
 static COMPILERS: Words = Words::new("gcc g++ cc c++ clang clang++ cpp gfortran tcc");
 
 /// Settings of cargo that are allowed on the command line. Any other setting might name a program or a file to run.
-const SETTINGS: &[&str] = &[
-    "build.incremental",
-    "build.jobs",
-    "build.target",
-    "build.warnings",
-    "cache.",
-    "future-incompat-report.",
-    "http.",
-    "net.",
-    "profile.",
-    "resolver.",
-    "term.",
-];
+static SETTINGS: Words = Words::new(
+    "\
+    build.incremental build.jobs build.target build.warnings cache. future-incompat-report. http. \
+    net. profile. resolver. term.",
+);
 
 /// Checks a command by the rules for its program.
 pub(super) fn check(name: &str, args: Args<'_>) -> Result<(), Refusal> {

@@ -5,18 +5,11 @@ use crate::{argument_values::key_words, words::Words};
 use serde_json::Value;
 
 /// Keys of arguments that contain environment variables.
-const KEYS: &[&str] = &[
-    "env",
-    "envs",
-    "environ",
-    "environment",
-    "envvar",
-    "envvars",
-    "environmentvariable",
-    "environmentvariables",
-    "extraenv",
-    "envoverrides",
-];
+static KEYS: Words = Words::new(
+    "\
+    env envs environ environment envvar envvars environmentvariable environmentvariables extraenv \
+    envoverrides",
+);
 
 /// Variables whose values are programs, libraries or code. A `*` at the end matches any ending.
 static EXECUTING: Words = Words::new(
@@ -32,39 +25,19 @@ static EXECUTING: Words = Words::new(
     ELECTRON_RUN_AS_NODE JULIA_LOAD_PATH GHC_OPTIONS GEM_HOME DEBUGINFOD_URLS INPUTRC COMSPEC \
     GLIBC_TUNABLES MALLOC_CHECK_ MANROFFOPT FPATH",
 );
-const PAGERS_AND_EDITORS: &[&str] = &[
-    "PAGER",
-    "MANPAGER",
-    "GIT_PAGER",
-    "SYSTEMD_PAGER",
-    "PSQL_PAGER",
-    "EDITOR",
-    "VISUAL",
-    "GIT_EDITOR",
-    "GIT_SEQUENCE_EDITOR",
-    "PSQL_EDITOR",
-    "SYSTEMD_EDITOR",
-    "FCEDIT",
-    "AWS_PAGER",
-    "GH_PAGER",
-    "BAT_PAGER",
-    "DELTA_PAGER",
-    "BROWSER",
-];
-const LIBRARY_PATHS: &[&str] = &[
-    "PYTHONPATH",
-    "PERL5LIB",
-    "PERLLIB",
-    "RUBYLIB",
-    "NODE_PATH",
-    "CLASSPATH",
-    "LUA_PATH",
-    "LUA_CPATH",
-    "GOPATH",
-    "PKG_CONFIG_PATH",
-];
+static PAGERS_AND_EDITORS: Words = Words::new(
+    "\
+    PAGER MANPAGER GIT_PAGER SYSTEMD_PAGER PSQL_PAGER EDITOR VISUAL GIT_EDITOR \
+    GIT_SEQUENCE_EDITOR PSQL_EDITOR SYSTEMD_EDITOR FCEDIT AWS_PAGER GH_PAGER BAT_PAGER \
+    DELTA_PAGER BROWSER",
+);
+static LIBRARY_PATHS: Words = Words::new(
+    "\
+    PYTHONPATH PERL5LIB PERLLIB RUBYLIB NODE_PATH CLASSPATH LUA_PATH LUA_CPATH GOPATH \
+    PKG_CONFIG_PATH",
+);
 
-/// The programs to which a call is allowed to set a variable in [`PAGERS_AND_EDITORS`].
+/// The programs that a call may set as the value of a variable in [`PAGERS_AND_EDITORS`].
 const PLAIN: &[&str] = &[
     "",
     "cat",
@@ -116,7 +89,7 @@ pub(super) fn check_all(arguments: &Value) -> Result<(), String> {
 }
 
 fn is_key(key: &str) -> bool {
-    KEYS.contains(&key_words(key).concat().as_str())
+    KEYS.has(&key_words(key).concat())
 }
 
 fn assignment(text: &str) -> Result<(), String> {
@@ -157,8 +130,8 @@ pub(super) fn check(name: &str, value: &str) -> Result<(), String> {
     let listed = |names: &[&str]| names.contains(&upper.as_str());
     let harmless = match () {
         () if EXECUTING.iter().any(fits) => false,
-        () if listed(PAGERS_AND_EDITORS) => PLAIN.contains(&value),
-        () if listed(LIBRARY_PATHS) => !value
+        () if PAGERS_AND_EDITORS.has(&upper) => PLAIN.contains(&value),
+        () if LIBRARY_PATHS.has(&upper) => !value
             .split(':')
             .any(|part| is_system(part) || part.starts_with("/tmp") || part.starts_with("/dev")),
         () if upper.starts_with("CARGO_TARGET_") => {

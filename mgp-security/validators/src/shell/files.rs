@@ -68,8 +68,7 @@ pub(super) fn check(name: &str, args: Args<'_>) -> Result<(), Refusal> {
         "find" | "gfind" => find(args),
         "kill" => kill(args),
         _ if args.operands().any(is_device)
-            && matches!(name, "cp" | "tee" | "mv" | "cat" | "pv" | "wipefs" | "parted")
-            && name != "cat" =>
+            && matches!(name, "cp" | "tee" | "mv" | "pv" | "wipefs" | "parted") =>
         {
             Err(format!("`{name}` writes to a device"))
         }
@@ -212,7 +211,7 @@ fn listed<'a>(name: &str, args: Args<'a>) -> Option<&'a str> {
         }
         "nmap" => args.values(&["-oN", "-oX", "-oG", "-oA"]).find(|path| is_system(path)),
         "csplit" => grouped("f"),
-        // With these options, it shows a key that it reads from the file.
+        // With one of these options, `ssh-keygen` reads the key in the file instead of writing one.
         "ssh-keygen" if !args.short("lyeBF", "fbtCNPIOnVzsmMaDLrRWY") => grouped("f"),
         "wget" => grouped("oOaP"),
         "curl" => grouped("oDc").or_else(|| {

@@ -128,7 +128,7 @@ impl<'a> Awk<'a> {
     /// Reads a token that is not a word.
     ///
     /// # Errors
-    /// A name of the token, if it executes, loads or writes something.
+    /// A description of the token, if it executes, loads or writes something or can be read in two ways.
     fn mark(&mut self, c: char) -> Result<(), &'static str> {
         let last = self.last;
         if !c.is_whitespace() && c != '#' {
@@ -246,7 +246,7 @@ pub(super) fn sed(args: Args<'_>) -> Result<(), Refusal> {
                 'f' => is_given = true,
                 _ => {}
             }
-            // `-i` takes no separate value, and not every sed has a value of `-l`.
+            // `-i` has no separate value, and `-l` has a value only for some implementations of sed.
             let is_number = next.bytes().all(|b| b.is_ascii_digit());
             glued.is_empty() && (matches!(letter, 'e' | 'f') || letter == 'l' && is_number)
         } else {
@@ -271,7 +271,7 @@ pub(super) fn sed_script(script: &str) -> Result<(), Refusal> {
 
 fn sed_commands(script: &str, brackets: Brackets) -> Result<(), Refusal> {
     let refuse = |c: char| Err(format!("the command `{c}`"));
-    // Neither a backslash nor the end of the line can be a delimiter.
+    // A delimiter cannot be a backslash or the end of the line.
     let delimits = |c: &char| !matches!(*c, '\\' | '\n');
     let mut chars = script.chars().peekable();
     while let Some(c) = chars.next() {
@@ -283,7 +283,8 @@ fn sed_commands(script: &str, brackets: Brackets) -> Result<(), Refusal> {
             '/' => skip_pattern('/', &mut chars, brackets),
             '\\' => {
                 let Some(end) = chars.next_if(delimits) else {
-                    // Without another backslash, the address has no end, so that no sed executes the script.
+                    // If no other backslash follows, the address has no end. No sed executes such a script, so it is
+                    // allowed.
                     let is_open = chars.next() == Some('\\') && chars.all(|c| c != '\\');
                     return if is_open { Ok(()) } else { refuse('\\') };
                 };

@@ -177,14 +177,14 @@ fn unpacks(name: &str, args: Args<'_>) -> bool {
     !args.values(targets).any(|target| target.starts_with('/'))
 }
 
-/// Returns a word with the paths in it that lead to the system as paths that do not depend on the folder. If
-/// `has_groups` is set, an option with a value such as `-oFILE` is kept, and followed by the option and the value as
-/// two words.
+/// Returns a word in which a path that leads to a system file is replaced by a path that does not depend on the folder.
+/// If `has_groups` is set, a group of options with such a path, e.g. `-oFILE`, is kept, and followed by the option and
+/// the path as two words.
 fn resolved(word: &Word, folder: &str, has_groups: bool) -> Vec<Word> {
     let text = word.text.as_str();
     let with_text = |text: String| Word { text, unset: None, ..word.clone() };
     let system = |path: &str| {
-        // In quotes, a text such as `{"a": 1}` is not a pattern of names in the root.
+        // If the word is quoted, a text such as `{"a": 1}` is data, and not a pattern of names in the root.
         let is_data = !word.expands && path.starts_with(['{', '[']) && !path.contains("..");
         if is_data && is_root(folder) { None } else { system_path_in(folder, path) }
     };

@@ -23,7 +23,7 @@ pub(super) enum Stdin<'a> {
     Text(&'a str),
     /// A file that a script redirects to the standard input, or that `cat` prints to it.
     File,
-    /// An argument for the standard input that is not text, or another pipe or a descriptor of a script.
+    /// The input is unknown, e.g. because its argument is not text, or because it comes from a pipe or a descriptor.
     Unreadable,
 }
 

@@ -7,64 +7,17 @@ use super::{
 use crate::words::Words;
 
 /// Settings that are allowed on the command line. Any other setting might name a program to run.
-const SETTINGS: &[&str] = &[
-    "user.name",
-    "user.email",
-    "color.",
-    "core.quotepath",
-    "core.autocrlf",
-    "core.filemode",
-    "core.ignorecase",
-    "core.longpaths",
-    "core.eol",
-    "core.safecrlf",
-    "core.abbrev",
-    "advice.",
-    "log.",
-    "diff.algorithm",
-    "diff.renames",
-    "diff.context",
-    "diff.nopre",
-    "diff.mnemonic",
-    "diff.colormoved",
-    "init.defaultbranch",
-    "commit.gpgsign",
-    "tag.gpgsign",
-    "i18n.",
-    "gc.auto",
-    "protocol.version",
-    "pull.rebase",
-    "pull.ff",
-    "push.default",
-    "push.autosetupremote",
-    "fetch.prune",
-    "merge.ff",
-    "merge.conflictstyle",
-    "rebase.autosquash",
-    "rebase.autostash",
-    "rerere.",
-    "status.",
-    "column.",
-    "branch.",
-    "http.postbuffer",
-    "http.version",
-    "http.timeout",
-    "blame.",
-    "grep.",
-    "submodule.recurse",
-    "safe.directory",
-    "feature.",
-    "index.",
-    "pack.",
-    "stash.",
-    "versionsort.",
-    "help.autocorrect",
-    "apply.whitespace",
-    "core.whitespace",
-    "tag.sort",
-    "checkout.",
-    "format.pretty",
-];
+static SETTINGS: Words = Words::new(
+    "\
+    user.name user.email color. core.quotepath core.autocrlf core.filemode core.ignorecase \
+    core.longpaths core.eol core.safecrlf core.abbrev advice. log. diff.algorithm diff.renames \
+    diff.context diff.nopre diff.mnemonic diff.colormoved init.defaultbranch commit.gpgsign \
+    tag.gpgsign i18n. gc.auto protocol.version pull.rebase pull.ff push.default \
+    push.autosetupremote fetch.prune merge.ff merge.conflictstyle rebase.autosquash \
+    rebase.autostash rerere. status. column. branch. http.postbuffer http.version http.timeout \
+    blame. grep. submodule.recurse safe.directory feature. index. pack. stash. versionsort. \
+    help.autocorrect apply.whitespace core.whitespace tag.sort checkout. format.pretty",
+);
 /// Options that execute something, each with the subcommands for which they do; an empty list means all subcommands.
 const OPTIONS: &[(&[&str], &[&str])] = &[
     (
@@ -101,26 +54,11 @@ const OPTIONS: &[(&[&str], &[&str])] = &[
     (&["-f", "--force", "--mirror"], &["push"]),
     (&["-e", "--edit"], &["config"]),
 ];
-const NEVER: &[&str] = &[
-    "filter-branch",
-    "filter-repo",
-    "daemon",
-    "shell",
-    "instaweb",
-    "mergetool",
-    "cvsserver",
-    "http-backend",
-    "credential",
-    "upload-pack",
-    "receive-pack",
-    "remote-ext",
-    "remote-fd",
-    "hook",
-    "p4",
-    "svn",
-    "fsmonitor--daemon",
-    "web--browse",
-];
+static NEVER: Words = Words::new(
+    "\
+    filter-branch filter-repo daemon shell instaweb mergetool cvsserver http-backend credential \
+    upload-pack receive-pack remote-ext remote-fd hook p4 svn fsmonitor--daemon web--browse",
+);
 
 /// Subcommands that write neither to the folder in which git runs nor to its work tree.
 static READERS: Words = Words::new(
@@ -143,9 +81,9 @@ pub(super) fn check(args: Args<'_>) -> Result<(), Refusal> {
     for setting in settings.into_iter().chain(configured(sub, own)) {
         let key = setting.split('=').next().unwrap_or(setting).to_ascii_lowercase();
         let value = setting.split_once('=').map_or("", |(_, value)| value);
-        let known = SETTINGS
-            .iter()
-            .any(|known| if known.ends_with('.') { key.starts_with(known) } else { key == *known });
+        let is_set =
+            |known: &str| if known.ends_with('.') { key.starts_with(known) } else { key == known };
+        let known = SETTINGS.iter().any(is_set);
         if !known || value.starts_with('!') {
             return refuse(setting);
         }
@@ -187,7 +125,7 @@ pub(super) fn check(args: Args<'_>) -> Result<(), Refusal> {
         "config" => false,
         "difftool" => !own.any(&["--tool-help"]),
         "push" => deletes_main(own) || own.operands().any(|refspec| refspec.starts_with('+')),
-        _ => NEVER.contains(&sub),
+        _ => NEVER.has(sub),
     };
     if acts { refuse(sub) } else { Ok(()) }
 }
@@ -265,7 +203,7 @@ pub(super) fn written(args: Args<'_>) -> Option<&str> {
     let (global, sub, own) = parts(args);
     let mut folders = global.values(&["-C", "--work-tree", "--git-dir"]);
     let reads = reads(args);
-    // Like the working folder of a call, the folder can be that of a project next to folders of the system.
+    // A folder of a project that is among the folders of the system, e.g. `/srv/shop`, does not count as the system.
     let is_foreign = |folder: &str| match folder {
         path if is_absolute(path) => is_root(path) || belongs_to_system(&format!("{path}/x")),
         path => is_system(path),

@@ -5,18 +5,18 @@ use super::{
     filters::{awk, sed},
     paths::is_system,
 };
-use crate::words::has;
+use crate::words::{Words, has};
 use std::path::Path;
 
 /// Returns whether a command is an interpreter. The options of an interpreter end at the name of the program that it
 /// runs.
 pub(super) fn is_interpreter(name: &str) -> bool {
-    SHELLS.contains(&name)
-        || INPUT.contains(&name)
+    SHELLS.has(name)
+        || INPUT.has(name)
         || matches!(name, "rscript" | "elixir" | "erl" | "java" | "coffee")
 }
 
-/// Arguments with which an interpreter needs no file and reads no program from standard input, e.g. because it only
+/// Arguments with which an interpreter needs neither a file nor a program from standard input, e.g. because it only
 /// prints information.
 const INFORMATION: &[&str] = &[
     "-V",
@@ -69,63 +69,32 @@ const PLAIN: &str = "\
     non-interactive noprofile noprint posix private project protected quiet restricted silent slave \
     vanilla verbose version";
 
-const SHELLS: &[&str] = &[
-    "sh",
-    "bash",
-    "dash",
-    "zsh",
-    "ksh",
-    "mksh",
-    "ash",
-    "rbash",
-    "yash",
-    "fish",
-    "csh",
-    "tcsh",
-    "elvish",
-    "nu",
-    "xonsh",
-    "pwsh",
-    "powershell",
-    "cmd",
-    "oksh",
-    "posh",
-];
+static SHELLS: Words = Words::new(
+    "\
+    sh bash dash zsh ksh mksh ash rbash yash fish csh tcsh elvish nu xonsh pwsh powershell cmd \
+    oksh posh",
+);
 /// Interpreters that read a program from standard input if no file is named.
-const INPUT: &[&str] = &[
-    "python", "pypy", "ipython", "perl", "ruby", "node", "nodejs", "php", "lua", "luajit", "tclsh",
-    "r", "guile", "racket", "swift", "julia", "deno", "bun", "groovy", "scala", "sbcl", "ocaml",
-    "octave",
-];
+static INPUT: Words = Words::new(
+    "\
+    python pypy ipython perl ruby node nodejs php lua luajit tclsh r guile racket swift julia \
+    deno bun groovy scala sbcl ocaml octave",
+);
 /// Python modules that run code from their arguments or from standard input.
-const PYTHON_MODULES: &[&str] = &[
-    "timeit",
-    "code",
-    "pdb",
-    "pty",
-    "trace",
-    "cProfile",
-    "profile",
-    "runpy",
-    "idlelib",
-    "IPython",
-    "asyncio",
-    "bdb",
-    "doctest",
-    "http.server",
-    "smtpd",
-    "zipapp",
-    "ensurepip",
-];
+static PYTHON_MODULES: Words = Words::new(
+    "\
+    timeit code pdb pty trace cProfile profile runpy idlelib IPython asyncio bdb doctest \
+    http.server smtpd zipapp ensurepip",
+);
 
 /// Checks the arguments of an interpreter.
 pub(super) fn check(name: &str, args: Args<'_>) -> Result<(), Refusal> {
     let inline = Err(format!("`{name}` runs code in its arguments, or from standard input"));
-    if SHELLS.contains(&name) {
+    if SHELLS.has(name) {
         return shell(name, args);
     }
     let information = args.any(INFORMATION) || args.any(information_of(name));
-    if INPUT.contains(&name)
+    if INPUT.has(name)
         && (args.operands().next().is_none() && !information
             || args.operands().next().is_some_and(stdin))
     {
@@ -194,11 +163,11 @@ pub(super) fn own_options<'a>(name: &str, args: Args<'a>, valued: &str) -> Args<
     args.leading(valued, |option| takes_next(name, option))
 }
 
-/// Returns whether an option of an interpreter may take the next argument as its value. An option that is not known may
-/// do so, unless the interpreter has only the options that are known here.
+/// Returns whether an option of an interpreter may take the next argument as its value. An unknown option may do so,
+/// unless all options of the interpreter are known here.
 fn takes_next(name: &str, option: &str) -> bool {
     let Some(long) = long_name(option) else {
-        let is_listed = SHELLS.contains(&name) || has(LISTED, name);
+        let is_listed = SHELLS.has(name) || has(LISTED, name);
         return !is_listed && option.starts_with('-');
     };
     match name {
@@ -263,7 +232,7 @@ fn runs_module(name: &str, args: Args<'_>) -> bool {
             Some((at, 'm')) => {
                 let module = if is_last { rest.skip(1).first() } else { &text[at + 1..] };
                 let own = rest.skip(1 + usize::from(is_last));
-                return PYTHON_MODULES.contains(&module) && !profiles(module, own);
+                return PYTHON_MODULES.has(module) && !profiles(module, own);
             }
             Some(_) => is_last,
             None => !text.contains('=') && takes_next(name, text),

@@ -19,7 +19,8 @@ use crate::words::has;
 pub(super) fn judge(words: &[Word], frame: Frame<'_>) -> Result<(), Refusal> {
     judge_list(words, frame)?;
     match with_unset_variables(words) {
-        // The second list counts as a nested command, which bounds the number of lists.
+        // Also check the words that result if no variable is set. They count as a nested command, which bounds the
+        // number of these checks.
         Some(words) => judge_list(&words, frame.inner()?),
         None => Ok(()),
     }
@@ -92,7 +93,7 @@ fn named(name: &str, args: Args<'_>, frame: Frame<'_>) -> Result<(), Refusal> {
             .find(|arg| !matches!(*arg, "--no-pager" | "--user" | "-a" | "-n"))
             .unwrap_or_default();
         let first = if first.is_empty() { args.first() } else { first };
-        // In the table, `()` means no arguments.
+        // In the table `ONLY`, `()` means no arguments.
         let fits = |word: &str| match word.strip_suffix('*') {
             Some(start) => first.starts_with(start),
             None => first == word || word == "()" && first.is_empty(),
@@ -142,7 +143,7 @@ fn is_dry_run(name: &str, args: Args<'_>) -> bool {
 
 /// Checks the variables that a command sets for the commands that follow.
 fn exports(name: &str, args: Args<'_>) -> Result<(), Refusal> {
-    // These commands set variables to values that are not known.
+    // These commands set variables to values that are computed at run time, so only the names can be checked.
     let unknown: Vec<&str> = match name {
         "printf" => args.values(&["-v"]).collect(),
         "read" => args.operands().collect(),

@@ -172,7 +172,7 @@ impl Reader<'_> {
                 Some('`') => return Err("a command substitution".to_owned()),
                 Some('$') => self.dollar(true)?,
                 Some('\\') => match self.rest.next_if(|c| "$`\"\\\n".contains(*c)) {
-                    // A shell removes both characters.
+                    // A shell removes a backslash at the end of a line, together with the line end.
                     Some('\n') => {}
                     escaped => self.word().push(escaped.unwrap_or('\\')),
                 },
@@ -223,8 +223,9 @@ impl Reader<'_> {
             let is_file = self.rest.peek() != Some(&'&');
             self.now.stdin = if is_only && is_file { Stdin::File } else { Stdin::Unreadable };
         }
-        // A number directly before a redirection is a file descriptor.
-        if self.word.as_ref().is_some_and(|word| word.text.bytes().all(|b| b.is_ascii_digit())) {
+        // A number directly before a redirection is a file descriptor; in quotes, it is an argument.
+        let is_number = |word: &Word| !word.quoted && word.text.bytes().all(|b| b.is_ascii_digit());
+        if self.word.as_ref().is_some_and(is_number) {
             self.word = None;
         }
         self.end_word();
@@ -264,7 +265,7 @@ impl Reader<'_> {
         if !done.words.is_empty() || !done.writes.is_empty() {
             self.done.push(done);
         } else {
-            // The command after a pipe can be in the next line.
+            // No command ended here: after a pipe, the command can be in the next line. So keep its standard input.
             self.now.stdin = done.stdin;
         }
         Ok(())
@@ -278,7 +279,7 @@ impl Reader<'_> {
         }
         let count = self.done.len();
         self.end_command()?;
-        // What `cat` prints is files, unless it has an input itself.
+        // If `cat` has operands and no input of its own, it prints files.
         let prints_files = self.done.get(count).is_some_and(|before| {
             let is_cat = before.words.first().is_some_and(|word| word.text == "cat");
             let has_input = !matches!(before.stdin, Stdin::Unnamed);

@@ -23,6 +23,7 @@ mod targets;
 use crate::{
     argument_values::{Leaf, key_words, leaves},
     hidden::hidden,
+    words::Words,
 };
 use frame::{Frame, Stdin};
 pub(crate) use judge::script;
@@ -30,35 +31,20 @@ use lex::{Grammar, MAX_COMMAND, Word, read};
 use serde_json::{Map, Value};
 
 /// Keys of arguments whose text is passed to a shell.
-const COMMANDS: &[&str] = &[
-    "command",
-    "cmd",
-    "commandline",
-    "cmdline",
-    "shellcommand",
-    "script",
-    "bash",
-    "sh",
-    "exec",
-    "execute",
-    "run",
-    "commands",
-    "cmds",
-    "steps",
-    "line",
-    "statement",
-    "powershell",
-    "terminal",
-];
+static COMMANDS: Words = Words::new(
+    "\
+    command cmd commandline cmdline shellcommand script bash sh exec execute run commands cmds \
+    steps line statement powershell terminal",
+);
 /// Items of an argument vector that a server might treat as shell operators. `;` is not listed, because it ends a
 /// command of `find`.
 const OPERATORS: [&str; 12] =
     ["|", "||", "|&", "&", "&&", "<", "<<", ">", ">>", "2>", "&>", "2>&1"];
 
 /// Keys of arguments that contain an argument vector.
-const VECTORS: &[&str] = &["argv", "args", "arguments", "params", "arg", "cmdargs", "commandargs"];
+static VECTORS: Words = Words::new("argv args arguments params arg cmdargs commandargs");
 /// Keys of arguments that contain the name of a program.
-const PROGRAMS: &[&str] = &["program", "executable", "binary", "exe", "file", "path"];
+static PROGRAMS: Words = Words::new("program executable binary exe file path");
 
 /// The maximum number of arguments that the checks of all commands of an object read together: each command is checked
 /// with all arguments beside it.
@@ -128,7 +114,7 @@ fn objects(tool: &str, value: &Value, above: &[String]) -> Result<usize, String>
     let in_shell = members.get("shell") == Some(&Value::Bool(true)) && !all.is_empty();
     let (mut named, mut length) = (false, 0_usize);
     for (key, value) in members {
-        let program = PROGRAMS.contains(&key_words(key).concat().as_str());
+        let program = PROGRAMS.has(&key_words(key).concat());
         if is_command(key, value) || program && !vector.is_empty() && value.is_string() {
             named |= !is_absent(value);
             let count = value.as_array().map_or(1, Vec::len) * folders.len().max(1);
@@ -166,7 +152,7 @@ fn joined(command: &str, arguments: &[Word], place: Place<'_>) -> Result<(), Str
 }
 
 fn is_vector(key: &str) -> bool {
-    VECTORS.contains(&key_words(key).concat().as_str())
+    VECTORS.has(&key_words(key).concat())
 }
 
 /// Returns whether a value adds arguments to the command beside it, e.g. `extra_args` and `flags`.
@@ -183,7 +169,7 @@ fn adds_arguments(key: &str, value: &Value) -> bool {
     is_list && last.is_some_and(|word| names.contains(&word.as_str()))
 }
 
-/// Returns whether a value is a command by its key, e.g. `command` or `pre_command`.
+/// Returns whether a key such as `command` or `pre_command` indicates that its value is a command.
 fn is_command(key: &str, value: &Value) -> bool {
     let words = key_words(key);
     let joined = words.concat();
@@ -191,9 +177,7 @@ fn is_command(key: &str, value: &Value) -> bool {
     let by_last = words.len() > 1 && words.last().is_some_and(|last| ends.contains(&last.as_str()));
     let is_shell =
         joined == "shell" && value.as_str().is_some_and(|text| text.contains(char::is_whitespace));
-    COMMANDS.contains(&joined.as_str())
-        || is_shell
-        || by_last && (value.is_string() || value.is_array())
+    COMMANDS.has(&joined) || is_shell || by_last && (value.is_string() || value.is_array())
 }
 
 /// Returns whether a value is not a command: models also send `null`, `false` or an empty text for an optional command.
@@ -207,22 +191,8 @@ fn is_absent(value: &Value) -> bool {
 }
 
 /// Programs after which tools are named, e.g. `run_kubectl`, so that their commands often begin with the subcommand.
-const TOOL_PROGRAMS: &[&str] = &[
-    "git",
-    "kubectl",
-    "docker",
-    "podman",
-    "helm",
-    "terraform",
-    "aws",
-    "gcloud",
-    "gh",
-    "npm",
-    "cargo",
-    "curl",
-    "wget",
-    "ffmpeg",
-];
+static TOOL_PROGRAMS: Words =
+    Words::new("git kubectl docker podman helm terraform aws gcloud gh npm cargo curl wget ffmpeg");
 
 /// Checks a command that lacks the name of its program, because the tool has that name.
 fn with_program(
@@ -232,7 +202,7 @@ fn with_program(
     place: Place<'_>,
 ) -> Result<(), String> {
     let own = key_words(tool);
-    let Some(program) = own.iter().find(|word| TOOL_PROGRAMS.contains(&word.as_str())) else {
+    let Some(program) = own.iter().find(|word| TOOL_PROGRAMS.has(word)) else {
         return Ok(());
     };
     let Value::String(text) = value else { return Ok(()) };
@@ -251,7 +221,7 @@ fn with_program(
 
 /// Returns the standard input of a command; `members` are the members of the object that contains the command.
 fn input(members: &Map<String, Value>) -> Stdin<'_> {
-    let is_input = |key: &str| stdin::KEYS.contains(&key_words(key).concat().as_str());
+    let is_input = |key: &str| stdin::KEYS.has(&key_words(key).concat());
     let given = members.iter().filter(|(key, value)| is_input(key) && !value.is_null());
     given.fold(Stdin::Unnamed, |before, (_, value)| match (before, value) {
         (Stdin::Unnamed, Value::String(text)) => Stdin::Text(text),
@@ -270,7 +240,7 @@ fn texts(key: &str, value: &Value, vector: &[Word], place: Place<'_>) -> Result<
             all.extend_from_slice(vector);
             place.judge(&all).map(|()| 1)
         }
-        // The value is a list of command lines, or of argument vectors.
+        // Each item is a command itself if the key is a plural, if it is the only item, or if any item is not text.
         Value::Array(items)
             if key.ends_with('s')
                 || items.len() == 1
@@ -315,13 +285,17 @@ fn words(key: &str, value: &Value) -> Result<Vec<Word>, String> {
                 Value::String(text) if OPERATORS.contains(&text.trim()) => {
                     Err(format!("`{key}` has the operator `{}`", text.trim()))
                 }
-                // A newline in an item is data, like an operator in it.
+                // A shell does not parse the items of a list of arguments, so a newline or an operator such as `&&` in
+                // an item is data.
                 Value::String(text) if text.len() <= MAX_COMMAND => match hidden(text, true) {
                     Some(c) => {
                         Err(format!("`{key}` has the control character U+{:04X}", u32::from(c)))
                     }
                     None => Ok(Word::literal(text)),
                 },
+                Value::String(_) => {
+                    Err(format!("`{key}` has an item that is longer than {MAX_COMMAND} bytes"))
+                }
                 Value::Number(number) => Ok(Word::literal(&number.to_string())),
                 _ => Err(format!("`{key}` has an item that is not text")),
             })

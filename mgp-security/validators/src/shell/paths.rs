@@ -2,70 +2,20 @@
 
 use crate::words::Words;
 
-const SYSTEM: &[&str] = &[
-    "etc",
-    "usr",
-    "bin",
-    "sbin",
-    "lib",
-    "lib32",
-    "lib64",
-    "libx32",
-    "boot",
-    "dev",
-    "proc",
-    "sys",
-    "var",
-    "root",
-    "run",
-    "opt",
-    "srv",
-    "snap",
-    "system",
-    "library",
-    "applications",
-    "private",
-    "nix",
-    "efi",
-    "windows",
-];
-const HOME: &[&str] = &[
-    ".ssh",
-    ".gnupg",
-    ".bashrc",
-    ".bash_profile",
-    ".bash_login",
-    ".bash_logout",
-    ".bash_aliases",
-    ".profile",
-    ".zshrc",
-    ".zshenv",
-    ".zprofile",
-    ".zlogin",
-    ".kshrc",
-    ".cshrc",
-    ".tcshrc",
-    ".login",
-    ".inputrc",
-    ".vimrc",
-    ".exrc",
-    ".emacs",
-    ".xinitrc",
-    ".xsession",
-    ".xprofile",
-    ".pam_environment",
-    ".netrc",
-    ".aws",
-    ".kube",
-    ".gitconfig",
-    ".pythonrc",
-    ".npmrc",
-    ".config",
-    ".local",
-    ".docker",
-    ".cargo",
-    "library",
-];
+/// Folders in the root of every Unix system.
+static UNIX: Words =
+    Words::new("etc usr bin sbin lib lib32 lib64 libx32 boot dev proc sys var root");
+/// Other folders of a system in its root; many projects have folders of these names, too.
+static OTHERS: Words =
+    Words::new("run opt srv snap system library applications private nix efi windows");
+/// Files and folders in the home of a user that contain keys, or determine which programs start.
+static HOME: Words = Words::new(
+    "\
+    .ssh .gnupg .bashrc .bash_profile .bash_login .bash_logout .bash_aliases .profile .zshrc \
+    .zshenv .zprofile .zlogin .kshrc .cshrc .tcshrc .login .inputrc .vimrc .exrc .emacs .xinitrc \
+    .xsession .xprofile .pam_environment .netrc .aws .kube .gitconfig .pythonrc .npmrc .config \
+    .local .docker .cargo library",
+);
 
 /// Folders below `/var/lib` that belong to a service of the system or to a database.
 static SERVICES: Words = Words::new(
@@ -112,13 +62,13 @@ pub(super) fn is_system(path: &str) -> bool {
             || globbed
             || folder
             || own && is_of_user(below)
-            || (SYSTEM.contains(&first) && !is_temporary(parts));
+            || ((UNIX.has(first) || OTHERS.has(first)) && !is_temporary(parts));
     }
     if first.starts_with('~') || first == "$home" {
         let below = parts.get(1..).unwrap_or_default();
         return below.is_empty() || is_of_user(below);
     }
-    up > 0 && (parts.is_empty() && up > 2 || SYSTEM[..14].contains(&first) || first == ".ssh")
+    up > 0 && (parts.is_empty() && up > 2 || UNIX.has(first) || first == ".ssh")
 }
 
 /// Returns whether a file that is written to a path or folder changes the system. Every user may write in `/tmp`.
@@ -158,7 +108,8 @@ pub(super) fn is_root(folder: &str) -> bool {
     folder.starts_with('/') && parts(folder).0.is_empty()
 }
 
-/// Returns the parts of a path without the folder in which some systems have the homes of users.
+/// Returns the parts of a path, without the part in front of the homes of users that some systems have, e.g. `/var` in
+/// `/var/home`.
 fn without_mount<'a, 'p>(parts: &'a [&'p str]) -> &'a [&'p str] {
     match parts {
         ["var" | "usr", "home", ..] => &parts[1..],
@@ -196,7 +147,7 @@ fn is_temporary(parts: &[&str]) -> bool {
     )
 }
 
-/// Returns whether a path below a user's home, as its parts, is a file or folder in [`HOME`], or means all files.
+/// Returns whether a path below a user's home, given as its parts, is a file or folder in [`HOME`], or means all files.
 fn is_of_user(parts: &[&str]) -> bool {
     const RUN: [&str; 4] = ["bin", "autostart", "systemd", "fish"];
     let is_data = match parts {
@@ -207,12 +158,12 @@ fn is_of_user(parts: &[&str]) -> bool {
         }
         _ => false,
     };
-    parts.first().is_some_and(|first| *first == "*" || HOME.contains(first) && !is_data)
+    parts.first().is_some_and(|first| *first == "*" || HOME.has(first) && !is_data)
 }
 
 /// Returns whether a folder or file that an argument names beside a command belongs to the system, so that no command
-/// may write there. The root, a user's home and folders in which projects often are do not count: there, the files that
-/// a command names decide.
+/// may write there. The root, a user's home and folders in which projects often are do not count: there, the decision
+/// depends on the files that a command names.
 pub(super) fn belongs_to_system(path: &str) -> bool {
     let folder = path.trim_start_matches("file://").to_ascii_lowercase();
     if let Some((drive, rest)) = folder.split_once(':').filter(|(drive, _)| drive.len() == 1) {
@@ -264,8 +215,8 @@ fn is_of_service(folder: &str) -> bool {
         || folder.contains(['*', '?', '[', '{', '$'])
 }
 
-/// Returns a path that is relative to a working folder as a path that does not depend on it, if that path belongs to
-/// the system. Files in folders of projects (see [`belongs_to_system`]) do not count.
+/// Resolves a relative path against a working folder. Returns the result only if it belongs to the system; files in
+/// folders of projects (see [`belongs_to_system`]) do not count.
 pub(super) fn system_path_in(folder: &str, path: &str) -> Option<String> {
     let is_absolute = path.starts_with(['/', '~', '$']) || path.contains("://");
     if is_absolute || matches!(parts(path), (own, 0) if own.is_empty()) {

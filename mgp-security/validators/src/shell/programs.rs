@@ -50,7 +50,7 @@ pub(super) fn check(name: &str, args: Args<'_>, frame: Frame<'_>) -> Result<(), 
     }
 }
 
-/// Refuses arguments that are code or a command for programs which usually run neither.
+/// Refuses arguments that are code or a command, for programs that usually run neither code nor commands.
 fn in_arguments(name: &str, args: Args<'_>) -> Result<(), Refusal> {
     let words: Vec<&str> = args.texts().collect();
     let executes = match name {
@@ -329,7 +329,7 @@ fn shares(name: &str, args: Args<'_>) -> Result<(), Refusal> {
         return Err(format!("`{name}` mounts a folder of the system"));
     }
     let grants = |fields: &str| {
-        // Names of fields can also be escaped.
+        // An escape could spell any of these names, so it is refused, too.
         ["hostPID", "hostIPC", "hostNetwork", "hostPath", "privileged", "\\u"]
             .iter()
             .any(|field| fields.contains(field))

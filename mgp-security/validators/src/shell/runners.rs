@@ -352,7 +352,7 @@ pub(super) fn check(name: &str, args: Args<'_>, frame: Frame<'_>) -> Result<(), 
     if has("parallel sem", name) {
         for rest in &mut all {
             let end = rest.texts().position(|arg| arg.starts_with(":::"));
-            // Without a command, each of the arguments is one.
+            // If no command precedes `:::`, each of the arguments after it is a command.
             if end == Some(0) {
                 let mut commands = rest.texts().filter(|arg| !arg.starts_with(":::"));
                 commands.try_for_each(|command| text(command, frame))?;

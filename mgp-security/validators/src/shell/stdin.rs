@@ -9,7 +9,7 @@ use super::{
     lex::Word,
     programs::{database_text, ssh_command},
 };
-use crate::words::has;
+use crate::words::{Words, has};
 
 /// The maximum number of words of the input that `xargs` can append; a longer input is refused.
 const MAX_WORDS: usize = 1_000;
@@ -17,45 +17,18 @@ const MAX_WORDS: usize = 1_000;
 const MAX_JUDGED: usize = 10_000;
 
 /// Keys of arguments that contain the standard input for the command in the same object.
-pub(super) const KEYS: &[&str] = &[
-    "stdin",
-    "input",
-    "stdininput",
-    "stdindata",
-    "stdintext",
-    "stdincontent",
-    "standardinput",
-    "inputdata",
-    "inputtext",
-    "inputstring",
-    "inputcontent",
-    "heredoc",
-    "pipe",
-    "pipein",
-    "piped",
-];
+pub(super) static KEYS: Words = Words::new(
+    "\
+    stdin input stdininput stdindata stdintext stdincontent standardinput inputdata inputtext \
+    inputstring inputcontent heredoc pipe pipein piped",
+);
 
 /// Programs that execute commands in their input, in a language that cannot be checked here.
-const OTHERS: &[&str] = &[
-    "m4",
-    "gnuplot",
-    "ftp",
-    "lftp",
-    "bpftrace",
-    "gp",
-    "maxima",
-    "swipl",
-    "gforth",
-    "smbclient",
-    "sqlplus",
-    "isql",
-    "sqlcmd",
-    "vim",
-    "vi",
-    "nvim",
-];
-const SQL: &[&str] =
-    &["sqlite3", "sqlite", "duckdb", "psql", "mysql", "mariadb", "redis-cli", "mongosh"];
+static OTHERS: Words = Words::new(
+    "\
+    m4 gnuplot ftp lftp bpftrace gp maxima swipl gforth smbclient sqlplus isql sqlcmd vim vi nvim",
+);
+static SQL: Words = Words::new("sqlite3 sqlite duckdb psql mysql mariadb redis-cli mongosh");
 /// Options of `redis-cli` that take the next argument as their value.
 const REDIS_VALUED: &[&str] = &[
     "-h",
@@ -138,7 +111,7 @@ fn language(name: &str, args: Args<'_>) -> Option<Language> {
             file(&["-f", "--file", "-E", "--exec", "-i", "--include"]).then_some(Language::Awk)
         }
         "xargs" | "gxargs" | "parallel" | "sem" => Some(Language::Arguments),
-        _ if SQL.contains(&name) => {
+        _ if SQL.has(name) => {
             (!has_statement(name, args) || file(&["-f", "--file"])).then_some(Language::Sql)
         }
         // If `ssh` gets no command, the other machine starts a shell that reads the input.
@@ -151,7 +124,7 @@ fn language(name: &str, args: Args<'_>) -> Option<Language> {
                 other => is_interpreter(other).then_some(Language::Unknown),
             }
         }
-        _ if OTHERS.contains(&name) => Some(Language::Unknown),
+        _ if OTHERS.has(name) => Some(Language::Unknown),
         _ if is_interpreter(name) && args.operands().next().is_none_or(is_stdin) => {
             Some(Language::Unknown)
         }
@@ -228,8 +201,8 @@ fn replaced(args: Args<'_>) -> &str {
     marks.unwrap_or("{}")
 }
 
-/// Checks the command of `xargs` if the words of the input are unknown: it must also be harmless with some words that
-/// make other commands dangerous.
+/// Checks the command of `xargs` if the words of the input are unknown. The command must stay harmless when words are
+/// appended that make other commands dangerous.
 fn probed(name: &str, args: Args<'_>, frame: Frame<'_>) -> Result<(), Refusal> {
     const PROBES: &[&str] = &["-rf", "sudo"];
     const CODE: &[&str] = &["-c", "-e", "-ccore.pager=id", "-exec", "-delete"];

@@ -74,7 +74,7 @@ static KINDS: Words = Words::new(
     customresourcedefinitions",
 );
 
-/// Parts of stores, and settings. Clients may delete one of them, like one file.
+/// Parts of stores, and settings. A client may delete a single one of them, as it may delete a single file.
 static PARTS: Words = Words::new(
     "\
     delete-object delete-item delete-message delete-message-batch delete-tags delete-tag \
@@ -232,7 +232,7 @@ pub(super) fn copies_to_system(text: &str) -> bool {
     targets.any(|at| at > first && is_system_file(text[at..].trim_start()))
 }
 
-/// Returns the ends of a word in a text.
+/// Returns the positions after each occurrence of a word in a text.
 fn after_words(text: &str, word: &'static str) -> impl Iterator<Item = usize> {
     let is_part = |c: char| c.is_alphanumeric() || c == '_';
     text.match_indices(word).filter_map(move |(at, _)| {

@@ -259,7 +259,6 @@ pub(super) const RISKY: &[Risky] = &[
     risky("ssh-keygen", "D", "fbtCNPIOnVzsmMaEFLRrWY", "", ""),
     risky("date", "s", "dfrIvz", "set", ""),
     risky("ssh-add", "s", "", "", ""),
-    risky("ssh-agent", "", "", "", ""),
     risky(
         "gcc g++ cc c++ clang clang++ cpp gfortran tcc",
         "",
@@ -275,7 +274,6 @@ pub(super) const RISKY: &[Risky] = &[
     risky("ctest", "S", "RELjICT", "script build-and-test", ""),
     risky("rake", "eEp", "fIrCGRT", "execute execute-print execute-continue", ""),
     risky("just", "", "", "shell shell-arg command edit choose chooser", ""),
-    risky("bundle", "", "", "", ""),
     risky("gradle gradlew", "I", "bcgpPDx", "init-script", "include-build"),
     risky("hg", "", "", "config ssh remotecmd", ""),
     risky("bazel bazelisk", "", "", "run_under", ""),
@@ -305,7 +303,6 @@ pub(super) const RISKY: &[Risky] = &[
         "python-version progress-bar",
     ),
     risky("7z 7za 7zr", "", "", "sdel", ""),
-    risky("psql", "", "", "", ""),
     risky("mysql mariadb", "", "", "pager tee plugin-dir init-command", ""),
     risky("ffmpeg", "", "", "filter_script", ""),
     risky(
@@ -461,5 +458,4 @@ pub(super) const RISKY: &[Risky] = &[
     ),
     risky("terraform tofu packer pulumi", "", "", "exec", ""),
     risky("bat batcat delta", "", "", "pager", ""),
-    risky("strace ltrace", "", "", "", ""),
 ];

@@ -357,7 +357,7 @@ fn authority(word: &str) -> &str {
     word.split(['/', '?', '#']).next().unwrap_or(word)
 }
 
-/// Returns a text after the user that precedes a host.
+/// Returns a text without the user in front of a host, e.g. `host` for `user@host`.
 fn user_removed(text: &str) -> &str {
     text.rsplit('@').next().unwrap_or(text)
 }
@@ -436,8 +436,8 @@ fn with_scheme(word: &str) -> Result<(), String> {
 /// Checks a host, which can have a user and a port. `is_host` is `false` for a word that can also be a number, e.g. a
 /// port.
 ///
-/// A name without a dot can be an alias from the program's configuration, so among names without a dot only `localhost`
-/// and similar names are refused.
+/// A name without a dot can be an alias from the program's configuration. Therefore only `localhost` and similar names
+/// are refused among these names.
 fn place(text: &str, is_host: bool) -> Result<(), String> {
     let host = user_removed(text);
     let bare = host.trim_start_matches('[').split(']').next().unwrap_or(host);

@@ -10,10 +10,11 @@ use super::schema::Relation;
 /// a description.
 type Report<'a> = dyn FnMut(Relation, &str, String) + 'a;
 
-/// The texts of listed values, each with the type of the value.
+/// The values that a schema lists in `const` or `enum`, as texts; each with the type of the value.
 pub(super) type Listed = BTreeMap<String, &'static str>;
 
-/// Bounds for which a higher number allows fewer values; each with the keyword for the same bound without its value.
+/// The keywords of bounds for which a higher number allows fewer values. Each is paired with the keyword of the
+/// exclusive bound, or with an empty text if there is none.
 const LOWER_BOUNDS: &[(&str, &str)] = &[
     ("minimum", "exclusiveMinimum"),
     ("minLength", ""),
@@ -22,7 +23,7 @@ const LOWER_BOUNDS: &[(&str, &str)] = &[
     ("minContains", ""),
 ];
 
-/// Bounds for which a lower number allows fewer values, as in [`LOWER_BOUNDS`].
+/// The keywords of bounds for which a lower number allows fewer values, paired as in [`LOWER_BOUNDS`].
 const UPPER_BOUNDS: &[(&str, &str)] = &[
     ("maximum", "exclusiveMaximum"),
     ("maxLength", ""),
@@ -59,13 +60,14 @@ pub(super) fn is_known(keyword: &str) -> bool {
         || matches!(keyword, "type" | "enum" | "const" | "multipleOf" | "uniqueItems" | "default")
 }
 
-/// Returns whether a schema restricts values by other members than a reference.
+/// Returns whether a schema has a member, other than a reference, that restricts the values.
 pub(super) fn restrict(schema: &Map<String, Value>) -> bool {
     let is_reference = |keyword: &str| REFERENCES.contains(&keyword);
     schema.keys().any(|keyword| is_restriction(keyword) && !is_reference(keyword))
 }
 
-/// Returns the schemas that a keyword such as `anyOf` lists, if it alone restricts the values.
+/// Returns the schemas in the list of a keyword such as `anyOf`; `None` if other keywords of the schema restrict the
+/// values too.
 pub(super) fn parts<'a>(schema: &'a Value, keyword: &str) -> Option<&'a [Value]> {
     let members = schema.as_object()?;
     let list = members.get(keyword)?.as_array()?;
@@ -73,8 +75,8 @@ pub(super) fn parts<'a>(schema: &'a Value, keyword: &str) -> Option<&'a [Value]>
     is_plain.then_some(list.as_slice())
 }
 
-/// Returns whether two schemas restrict values by the same members, so that they differ at most in texts, the default,
-/// and the schemas to which they refer.
+/// Returns whether two schemas have the same restricting members. They can then differ only in texts, in the default,
+/// and in the content of the schemas to which they refer.
 pub(super) fn are_alike(old: &Value, new: &Value) -> bool {
     let (Some(old), Some(new)) = (old.as_object(), new.as_object()) else { return false };
     let mut keywords = old.keys().chain(new.keys()).filter(|keyword| is_restriction(keyword));
@@ -93,13 +95,14 @@ fn is_text(keyword: &str) -> bool {
         || keyword.starts_with('$') && !REFERENCES.contains(&keyword)
 }
 
-/// Returns how the change of a keyword that [`compare`] does not examine affects the valid values.
+/// Returns the relation between the values before and after the change of a keyword that [`compare`] does not examine.
 pub(super) fn relation_of_other(
     keyword: &str,
     old: &Map<String, Value>,
     new: &Map<String, Value>,
 ) -> Relation {
-    // Where other members are refused or restricted, the members that match a pattern are an exception.
+    // If `additionalProperties` refuses or restricts unknown members, a pattern in `patternProperties` is an exception
+    // that permits some of them. Without such a keyword, the pattern itself is a restriction.
     let is_open = |schema: &Map<String, Value>| {
         ["additionalProperties", "unevaluatedProperties"]
             .iter()
@@ -207,7 +210,8 @@ pub(super) fn has_type(schema: &Map<String, Value>, value: &Value) -> bool {
     types_of(schema).contains(type_of(value))
 }
 
-/// Returns the texts of the values that a schema lists and that have its type; `None` if it lists no values.
+/// Returns the values that a schema lists in `const` or `enum`, without those that its `type` excludes; `None` if it
+/// lists no values.
 pub(super) fn listed(schema: &Map<String, Value>) -> Option<Listed> {
     let values = match (schema.get("const"), schema.get("enum").and_then(Value::as_array)) {
         (Some(value), Some(all)) if !all.contains(value) => &[][..],
@@ -216,7 +220,7 @@ pub(super) fn listed(schema: &Map<String, Value>) -> Option<Listed> {
     };
     let types = types_of(schema);
     let entry = |value: &Value| {
-        // The numbers 1 and 1.0 are equal.
+        // In JSON Schema, the numbers 1 and 1.0 are equal, so both get the text `1`.
         let whole = value.as_f64().filter(|number| number.fract() == 0.0 && value.is_f64());
         let text = whole.map_or_else(|| value.to_string(), |number| format!("{number:.0}"));
         (text, type_of(value))
@@ -267,7 +271,7 @@ fn compare_bound(
     new: &Map<String, Value>,
     report: &mut Report<'_>,
 ) {
-    // In this form, the greater of two bounds allows fewer values.
+    // Multiplied by `sign`, the greater of two bounds always allows fewer values.
     let bound = |schema: &Map<String, Value>| {
         let number = |keyword: &str| Some(schema.get(keyword)?.as_f64()? * sign);
         // In draft 4 of JSON Schema, the exclusive bound is a boolean beside the bound.
@@ -276,7 +280,7 @@ fn compare_bound(
         let open = number(exclusive).map(|bound| (bound, true));
         let bound = if open > closed { open } else { closed };
         let bound = if inclusive == "minContains" { bound.or(Some((1.0, false))) } else { bound };
-        // No length is negative.
+        // A lower bound of zero for a length or a number of items restricts nothing, so it counts as absent.
         bound.filter(|bound| !exclusive.is_empty() || sign < 0.0 || bound.0 > 0.0)
     };
     let show = |(bound, is_open): (f64, bool)| {

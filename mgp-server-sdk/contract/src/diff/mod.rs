@@ -39,11 +39,11 @@ pub enum Bump {
 /// One change of a definition.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Change {
-    /// The part of the version that the change raises.
+    /// The part of the tool's version that this change raises.
     pub bump: Bump,
-    /// The place in the definition, as a JSON pointer.
+    /// The JSON pointer to the changed member of the definition.
     pub path: String,
-    /// The description of the change.
+    /// The description of the change, for people.
     pub what: String,
 }
 
@@ -87,7 +87,7 @@ impl ToolDifference {
     fn new(tool: &str, mut changes: Vec<Change>) -> Self {
         let bump = changes.iter().map(|change| change.bump).max().unwrap_or_default();
         if changes.len() > MAX_CHANGES {
-            // Keep those that raise the highest part of the version.
+            // Report the changes that raise the highest part of the version; the others are left out.
             changes.sort_by_key(|change| std::cmp::Reverse(change.bump));
             changes.truncate(MAX_CHANGES);
         }
@@ -116,7 +116,8 @@ pub fn compare_all(old: &[Contract], new: &[Contract]) -> Vec<ToolDifference> {
 
 /// Compares an old and a new definition of a tool; returns all changes, and the part of the version that they raise.
 ///
-/// If one of them was read from a specification, only what a specification contains is compared.
+/// If one of the two definitions was read from a specification, only the description and the schemas are compared,
+/// because a specification contains nothing else.
 #[must_use]
 pub fn compare(old: &Contract, new: &Contract) -> ToolDifference {
     let mut changes = Vec::new();
@@ -130,7 +131,8 @@ pub fn compare(old: &Contract, new: &Contract) -> ToolDifference {
         compare_scopes(old, new, &mut changes);
         compare_deprecation(old, new, &mut changes);
     } else if !has_same_lines(old.description(), new.description()) {
-        // A specification has no other texts than the description, and none of the members that are compared above.
+        // A specification has no texts except the description, and none of the members that the functions above
+        // compare.
         changes.push(change(Bump::Patch, "/description", "the description changed"));
     }
     changes.extend(SchemaDiff::of(&old.input, &new.input, Side::Input, "/inputSchema"));
@@ -199,7 +201,8 @@ fn compare_hints(old: &Contract, new: &Contract, changes: &mut Vec<Change>) {
     }
 }
 
-/// Compares the effect of repeated calls in `_meta.idempotency`; the hints about it are compared as hints.
+/// Compares what `_meta.idempotency` declares about repeated calls. [`compare_hints`] compares the MCP hint on the same
+/// subject.
 fn compare_idempotency(old: &Contract, new: &Contract, changes: &mut Vec<Change>) {
     let rank = |contract: &Contract| match contract.idempotency() {
         Some(ToolIdempotency::Yes) => 2,
@@ -237,7 +240,7 @@ fn compare_security(old: &Contract, new: &Contract, changes: &mut Vec<Change>) {
         let bump = if rank(after) > rank(before) { Bump::Major } else { Bump::Minor };
         changes.push(change(bump, "/security/risk_level", "the risk level changed"));
     }
-    // With another check of arguments, the kernel can refuse a call that it allowed before.
+    // If a tool names another validator or other rules for code, the kernel can refuse a call that it allowed before.
     for (member, bump) in [
         ("validator", Bump::Major),
         ("code_safety", Bump::Major),
@@ -253,7 +256,8 @@ fn compare_security(old: &Contract, new: &Contract, changes: &mut Vec<Change>) {
     compare_names(&before, &after, "/security/permissions_required", "permission", changes);
 }
 
-/// Returns whether the kernel can refuse calls because of the security metadata: for a permission, or by a check.
+/// Returns whether the kernel can refuse calls because of this security metadata: because the tool needs a permission,
+/// or because a validator or a code check must accept the arguments.
 fn has_demands(security: &Value) -> bool {
     let given = |member: &str| security.get(member).filter(|value| !value.is_null());
     !names(security.get("permissions_required")).is_empty()
@@ -261,7 +265,7 @@ fn has_demands(security: &Value) -> bool {
         || given("code_safety").is_some()
 }
 
-/// Compares whether a person must confirm each call.
+/// Compares the requirement that a person confirm each call.
 fn compare_confirmation(old: &Contract, new: &Contract, changes: &mut Vec<Change>) {
     let is_true = |value: Option<&Value>| value == Some(&Value::Bool(true));
     let confirms = |tool: &Contract| {
@@ -284,7 +288,8 @@ fn compare_scopes(old: &Contract, new: &Contract, changes: &mut Vec<Change>) {
     compare_names(&before, &after, "/_meta/required_scopes", "scope", changes);
 }
 
-/// Compares two lists of names that a caller needs; `kind` describes such a name.
+/// Compares two lists of permissions or scopes that a caller needs; `kind` is the word for them in descriptions of
+/// changes.
 fn compare_names(
     before: &[&str],
     after: &[&str],

@@ -1,5 +1,5 @@
-//! Brings schemas to a form that is the same for different descriptions of the same values, e.g. for `anyOf` of two
-//! types and a list of two types. Generators change these descriptions between their versions.
+//! Converts schemas to a normal form, which is the same for different descriptions of the same values, e.g. for `anyOf`
+//! of two types and for a list of two types. Without it, a new version of a schema generator would cause differences.
 
 use serde_json::{Map, Value};
 
@@ -7,7 +7,8 @@ use super::keywords::{has_type, is_restriction, listed};
 
 static NULL: Value = Value::Null;
 
-/// Returns a schema that permits the same values. Texts of schemas that are joined can be lost.
+/// Returns the normal form of a schema, which permits the same values. If schemas are joined, some of their texts can
+/// be lost.
 pub(super) fn normal(schema: &Value) -> Value {
     let Value::Object(members) = schema else { return schema.clone() };
     let members = members.iter().map(|(name, value)| (name.clone(), member(name, value)));
@@ -48,7 +49,8 @@ fn member(name: &str, value: &Value) -> Value {
     }
 }
 
-/// Replaces a list of schemas by the members of one schema, if the list alone restricts the values.
+/// Replaces a list of schemas, e.g. that of `anyOf`, by the members of one equivalent schema. Does nothing if other
+/// keywords restrict the values too, or if the listed schemas cannot be joined.
 fn join(schema: &mut Map<String, Value>, keyword: &str) {
     let Some(Value::Array(list)) = schema.get(keyword) else { return };
     if schema.keys().any(|other| other != keyword && is_restriction(other)) {
@@ -67,8 +69,9 @@ fn join(schema: &mut Map<String, Value>, keyword: &str) {
     }
 }
 
-/// Joins schemas of `allOf` that restrict values by different keywords. The keyword `additionalProperties` depends on
-/// the `properties` of its own schema.
+/// Joins the schemas of an `allOf` to one, if they restrict values by different keywords; otherwise returns `None`.
+/// Schemas with `additionalProperties` are not joined, because this keyword depends on the `properties` of its own
+/// schema.
 fn all(parts: &[&Map<String, Value>]) -> Option<Map<String, Value>> {
     let mut joined = Map::new();
     for (name, value) in parts.iter().copied().flatten() {
@@ -82,7 +85,8 @@ fn all(parts: &[&Map<String, Value>]) -> Option<Map<String, Value>> {
     Some(joined)
 }
 
-/// Joins alternatives that list their values, or permit only `null`.
+/// Joins the alternatives of an `anyOf` or `oneOf` to one `enum`, if each of them lists its values or permits only
+/// `null`; otherwise returns `None`.
 fn values(parts: &[&Map<String, Value>], is_one_of: bool) -> Option<Map<String, Value>> {
     let mut values = Vec::new();
     for part in parts {
@@ -99,17 +103,18 @@ fn values(parts: &[&Map<String, Value>], is_one_of: bool) -> Option<Map<String, 
     let count = values.len();
     let mut joined = Map::new();
     joined.insert("enum".to_owned(), values.into());
-    // A value that several schemas of `oneOf` list is not valid.
+    // `oneOf` refuses a value that several of its schemas list, but the joined `enum` would accept it.
     let is_unique = listed(&joined).is_some_and(|listed| listed.len() == count);
     (is_unique || !is_one_of).then_some(joined)
 }
 
-/// Joins alternatives of different types. A keyword restricts only values of its type, so it keeps its meaning.
+/// Joins the alternatives of an `anyOf` or `oneOf` to one schema, if they have different types; otherwise returns
+/// `None`. A keyword keeps its meaning, because it restricts only values of its own type.
 fn types(parts: &[&Map<String, Value>]) -> Option<Map<String, Value>> {
     let (mut types, mut joined) = (Vec::new(), Map::new());
     for part in parts {
         let own = part.get("type")?.as_str()?;
-        // An integer is a number, too.
+        // Keywords such as `minimum` apply to integers and to other numbers.
         let kind_of_own = if own == "integer" { "number" } else { own };
         for (name, value) in part.iter().filter(|(name, _)| *name != "type") {
             if name == "default" || is_restriction(name) && kind(name) != Some(kind_of_own) {

@@ -9,14 +9,20 @@ use super::keywords::REFERENCES;
 use super::normal::normal;
 use super::{Bump, Change, keywords};
 
-/// The maximum depth of schemas and references that are compared; deeper parts are only compared for equality.
+/// The maximum depth of schemas and references that are compared at once; deeper parts are compared afterwards, so that
+/// the stack does not grow further.
 const MAX_DEPTH: usize = 32;
 
-/// The maximum number of pairs of schemas that are compared in detail. References can repeat parts, so even short
-/// schemas can have very many pairs.
+/// The maximum number of pairs of schemas that are compared in detail; further pairs are only compared for equality.
+/// References can repeat parts, so even short schemas can have very many pairs.
 const MAX_SCHEMAS: usize = 20_000;
 
-/// The maximum number of schemas in `oneOf` that are compared with each other.
+/// The maximum length, in bytes, of the path of a pair that is compared afterwards. A chain of references can be very
+/// long, and the path of each of its schemas contains all names before it.
+const MAX_PATH: usize = 2_000;
+
+/// The maximum length of a `oneOf` whose schemas are compared with each other to find out if they are disjoint; a
+/// longer one counts as not disjoint.
 const MAX_DISJOINT: usize = 64;
 
 /// The purpose for which a tool uses a schema.
@@ -42,7 +48,7 @@ pub(super) enum Relation {
 }
 
 impl Relation {
-    /// Returns the relation of the old schema to the new one.
+    /// Returns the same relation, seen from the other schema.
     fn reversed(self) -> Self {
         match self {
             Self::Narrower => Self::Wider,
@@ -55,7 +61,7 @@ impl Relation {
 /// A whole schema, within which references are resolved.
 struct Root<'a> {
     schema: &'a Value,
-    /// The parts of the schema that have a name of their own: `#` and the anchor, or the `$id`.
+    /// The parts of the schema that references can name: the key is the `$id` of the part, or `#` and its anchor.
     named: HashMap<String, &'a Value>,
 }
 
@@ -64,16 +70,20 @@ pub(super) struct SchemaDiff<'a> {
     new_root: Root<'a>,
     side: Side,
     compared: usize,
-    /// The pairs of definitions to which references have led so far, each with the `is_exclusive` of the comparison.
-    /// Each is compared only once, because definitions can be recursive.
+    /// The pairs of referenced schemas that were compared before, each with the value that `is_exclusive` had. Each
+    /// pair is compared only once, because definitions can refer to themselves.
     visited: HashSet<(*const Value, *const Value, bool)>,
-    /// `true` if a value that becomes valid here can become invalid in the whole, or the other way round, because the
-    /// schema is one of several in `oneOf` that can fit the same value.
+    /// `true` within a `oneOf` whose schemas are not disjoint. There, a value that newly fits one schema can fit a
+    /// second one too, so that the whole `oneOf` refuses it; and vice versa.
     is_exclusive: bool,
+    /// The pairs of schemas below the maximum depth, which are compared later; each with its path and the value that
+    /// `is_exclusive` had.
+    postponed: Vec<(&'a Value, &'a Value, String, bool)>,
     changes: Vec<Change>,
 }
 
-/// The keywords that this module compares itself, and those that have no effect of their own on the valid values.
+/// The keywords that this module compares itself, and keywords such as `$defs` that do not affect by themselves which
+/// values are valid.
 #[rustfmt::skip]
 const STRUCTURE: &[&str] = &[
     "$ref", "$dynamicRef", "$recursiveRef", "$defs", "definitions", "$schema", "$id", "$anchor",
@@ -81,8 +91,8 @@ const STRUCTURE: &[&str] = &[
     "prefixItems", "anyOf", "oneOf", "allOf",
 ];
 
-/// The keywords that list schemas, each with the relation of a schema that is added to the list. A value that fits two
-/// schemas of `oneOf` is not valid, so each of them can also exclude values.
+/// The keywords that list schemas, each with the relation to report if a schema is added to the list. For `oneOf` the
+/// relation is not known, because a value that fits two of its schemas is not valid.
 const LISTS: &[(&str, Relation)] =
     &[("allOf", Relation::Narrower), ("anyOf", Relation::Wider), ("oneOf", Relation::Other)];
 
@@ -117,7 +127,7 @@ impl<'a> Root<'a> {
         part.pointer(&fragment).or_else(|| self.named.get(&format!("#{fragment}")).copied())
     }
 
-    /// Returns whether no value fits two schemas of a list.
+    /// Returns whether the schemas of a list are pairwise disjoint, i.e. no value fits two of them.
     fn are_disjoint(&self, list: &[Value]) -> bool {
         let parts: Vec<&Value> = list.iter().map(|one| self.target(one).unwrap_or(one)).collect();
         parts.len() <= MAX_DISJOINT
@@ -129,8 +139,8 @@ impl<'a> Root<'a> {
 }
 
 impl<'a> SchemaDiff<'a> {
-    /// Compares the schemas as they are and, if more than texts changed, also in their normal forms. Both comparisons
-    /// can only report too much, so the one with the smaller change is right.
+    /// Compares the schemas as they are and, if more than texts changed, also in their normal forms. Each of the two
+    /// comparisons can report too much, but never too little, so the result with the smaller change is returned.
     pub(super) fn of(old: &Value, new: &Value, side: Side, path: &str) -> Vec<Change> {
         let highest = |changes: &[Change]| changes.iter().map(|change| change.bump).max();
         let changes = SchemaDiff::changes(old, new, side, path);
@@ -156,18 +166,28 @@ impl<'a> SchemaDiff<'a> {
             compared: 0,
             visited: HashSet::new(),
             is_exclusive: false,
+            postponed: Vec::new(),
             changes: Vec::new(),
         };
         diff.compare(old, new, path, 0);
+        while let Some((old, new, path, is_exclusive)) = diff.postponed.pop() {
+            diff.is_exclusive = is_exclusive;
+            diff.compare(old, new, &path, 0);
+        }
         diff.changes
     }
 
     fn compare(&mut self, old: &'a Value, new: &'a Value, path: &str, depth: usize) {
         self.compared += 1;
-        if depth > MAX_DEPTH || self.compared > MAX_SCHEMAS {
+        if self.compared > MAX_SCHEMAS {
             if old != new {
                 self.report(Relation::Other, path, "the schema changed");
             }
+            return;
+        }
+        if depth > MAX_DEPTH {
+            let path = mgp_types::clip(path, MAX_PATH);
+            self.postponed.push((old, new, path, self.is_exclusive));
             return;
         }
         if LISTS.iter().any(|list| self.compare_with_list(*list, old, new, path, depth)) {
@@ -178,7 +198,7 @@ impl<'a> SchemaDiff<'a> {
             self.compare_references(old, new, targets, path, depth);
             return;
         }
-        // A reference to another document has no target that could be compared.
+        // A reference to another document is not followed, so only its text can be compared.
         for keyword in REFERENCES {
             if old.get(*keyword) != new.get(*keyword) {
                 let path = format!("{path}/{keyword}");
@@ -205,8 +225,8 @@ impl<'a> SchemaDiff<'a> {
         }
     }
 
-    /// Compares two schemas of which at least one refers to another schema: the referenced schemas, and the members
-    /// beside the references, which restrict the values too.
+    /// Compares two schemas, of which at least one has a reference: compares the referenced schemas, and also the
+    /// members beside the references, because they restrict the values too.
     fn compare_references(
         &mut self,
         old: &'a Value,
@@ -232,9 +252,9 @@ impl<'a> SchemaDiff<'a> {
         }
     }
 
-    /// Compares a schema with a list of schemas that contains the same schema, e.g. with `anyOf` of itself and `null`:
-    /// only the other schemas are added to the list or removed from it. `added` is the relation of a schema that only
-    /// the new list has. Returns `false` if the schemas are not such a pair.
+    /// Compares a schema with a list that contains the same schema, e.g. a schema that was wrapped in `anyOf` to permit
+    /// `null` too. Only the other schemas of the list are then reported as added or removed. `added` is the relation to
+    /// report for an added schema. Returns `false` if the two schemas are not such a pair.
     fn compare_with_list(
         &mut self,
         (keyword, added): (&str, Relation),
@@ -263,8 +283,9 @@ impl<'a> SchemaDiff<'a> {
         let (before, after) = pair(&list[found]);
         let known = self.changes.len();
         self.compare(before, after, &part_path, depth + 1);
-        // The texts and the default of the whole are beside the list, so they are compared there; the default of a
-        // definition to which both refer is not.
+        // If a text or a default moved from the schema to a place beside the list, `compare_texts` and
+        // `compare_defaults` below compare it there, so the change that was found within the list is dropped. But the
+        // default of a definition to which both sides refer has not moved.
         let has_default = before.get("default").or(after.get("default")).is_some();
         let is_beside = |one: &Change| {
             let member = one.path.strip_prefix(&*part_path).and_then(|rest| rest.strip_prefix('/'));
@@ -286,8 +307,8 @@ impl<'a> SchemaDiff<'a> {
         true
     }
 
-    /// Returns the relation of the new schema if a part of the old one is removed that restricts values: with a part
-    /// that describes members, these are removed, too.
+    /// Returns the relation to report for a removed schema: `relation`, or [`Relation::Other`] if the schema describes
+    /// members, because callers can then no longer rely on these members.
     fn without(&self, part: &Value, relation: Relation) -> Relation {
         match self.old_root.target(part).unwrap_or(part).get("properties") {
             Some(_) if relation == Relation::Wider => Relation::Other,
@@ -331,7 +352,7 @@ impl<'a> SchemaDiff<'a> {
         }
     }
 
-    /// Compares the keywords that are neither part of the structure nor known to the module `keywords`.
+    /// Compares the keywords that are neither in [`STRUCTURE`] nor known to the module `keywords`.
     fn compare_unknown(&mut self, old: &Map<String, Value>, new: &Map<String, Value>, path: &str) {
         let names: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
         for name in names {
@@ -343,7 +364,7 @@ impl<'a> SchemaDiff<'a> {
         }
     }
 
-    /// Compares the members that do not affect which values are valid, except the default.
+    /// Compares the members, except the default, that do not affect which values are valid.
     fn compare_texts(&mut self, old: &Map<String, Value>, new: &Map<String, Value>, path: &str) {
         let names: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
         for name in names {
@@ -389,7 +410,8 @@ impl<'a> SchemaDiff<'a> {
                 None => self.push(Bump::Major, &path, &format!("`{name}` is removed")),
             }
         }
-        // The schemas of a list that is removed could describe an added member in another way.
+        // A removed list, e.g. `anyOf`, might have contained another description of this member, which callers used so
+        // far.
         let is_moved =
             LISTS.iter().any(|(list, _)| old.contains_key(*list) && !new.contains_key(*list));
         for (name, _) in after.iter().filter(|(name, _)| !before.iter().any(|(old, _)| old == name))
@@ -414,8 +436,8 @@ impl<'a> SchemaDiff<'a> {
         }
     }
 
-    /// Compares the schemas of the first items of an array. Where one list is longer, its schemas are compared with the
-    /// schema of the other items.
+    /// Compares the `prefixItems` of two schemas of arrays. If one list is longer, its additional schemas are compared
+    /// with the schema that the other side has for all further items.
     fn compare_tuples(
         &mut self,
         old: &'a Map<String, Value>,
@@ -435,8 +457,8 @@ impl<'a> SchemaDiff<'a> {
         }
     }
 
-    /// Compares two lists of schemas, whose order has no meaning; `added` is the relation that is reported for a schema
-    /// that only the new list has.
+    /// Compares the lists of schemas of one keyword, e.g. `anyOf`; their order has no meaning. `added` is the relation
+    /// to report for a schema that only the new list has.
     fn compare_lists(
         &mut self,
         old: Option<&'a Value>,
@@ -448,8 +470,8 @@ impl<'a> SchemaDiff<'a> {
         let list = |value: Option<&'a Value>| value.and_then(Value::as_array).map(Vec::as_slice);
         match (list(old), list(new)) {
             (None, None) => {}
-            // The keyword lists alternative or additional schemas: where it is added, fewer values are valid, and where
-            // it is removed, more values are valid.
+            // A list restricts the values, so fewer values are valid once a schema has one, and more values once it is
+            // removed.
             (None, Some(_)) => self.report(Relation::Narrower, path, "it is added"),
             (Some(old), None) => {
                 let relation = |all, part| self.without(part, all);
@@ -457,7 +479,7 @@ impl<'a> SchemaDiff<'a> {
                 self.report(relation, path, "it is removed");
             }
             (Some(old), Some(new)) => {
-                // Equal parts are compared as well: the schemas to which they refer can differ.
+                // Equal schemas are compared too, because they can contain references to schemas that differ.
                 let pairs = pairs(old, new);
                 let was_exclusive = self.is_exclusive;
                 self.is_exclusive |= added == Relation::Other
@@ -466,7 +488,8 @@ impl<'a> SchemaDiff<'a> {
                     self.compare(old, new, &format!("{path}/{at}"), depth + 1);
                 }
                 self.is_exclusive = was_exclusive;
-                // A repeated schema changes nothing, except in `oneOf`.
+                // A schema that the list already contains changes nothing, except in `oneOf`, which refuses values that
+                // fit both copies.
                 let is_repeated =
                     |part: &Value, list: &[Value]| added != Relation::Other && list.contains(part);
                 let is_new = |part: &&Value| {
@@ -504,8 +527,8 @@ impl<'a> SchemaDiff<'a> {
     }
 }
 
-/// Returns whether a schema has a reference to a part that the normal form can lose: a part of a list, or one with a
-/// name of its own.
+/// Returns whether a schema has a reference whose target the normal form might not contain any more: one to a schema
+/// within a list such as `anyOf`, or one to an `$id` or an anchor.
 fn can_lose_target(schema: &Value) -> bool {
     let is_safe = |reference: &str| {
         reference == "#"
@@ -529,8 +552,9 @@ fn accepts_all(schema: &Value) -> bool {
     }
 }
 
-/// Returns the pairs of schemas in two lists that belong together, each with its index in the old list: the equal ones,
-/// those that differ only in texts, and, if the lists have the same length, the others in their order.
+/// Returns the pairs of schemas in two lists that correspond to each other, each with its index in the old list. These
+/// are the equal schemas, then those that differ only in texts. If the lists have the same length, the remaining
+/// schemas are paired in their order.
 fn pairs<'a>(old: &'a [Value], new: &'a [Value]) -> Vec<(usize, &'a Value, &'a Value)> {
     let mut others: Vec<&Value> = new.iter().collect();
     let mut left: Vec<(usize, &Value)> = old.iter().enumerate().collect();

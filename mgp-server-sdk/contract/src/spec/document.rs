@@ -12,10 +12,10 @@ use crate::lint::{Lint, LintLevel, lint};
 /// The maximum number of tools in a specification.
 const MAX_TOOLS: usize = 10_000;
 
-/// The word before the version of a tool.
+/// The word that precedes the version of a tool, as in `**Version**: 1.2.3`.
 const LABEL: &str = "version";
 
-/// The keywords by which a JSON Schema is recognized.
+/// The keywords of which an object must have at least one to be recognized as a JSON Schema.
 const KEYWORDS: &[&str] =
     &["$ref", "$schema", "allOf", "anyOf", "const", "enum", "not", "oneOf", "properties", "type"];
 
@@ -27,7 +27,8 @@ pub struct SpecDocument {
     pub contracts: Vec<Contract>,
     /// The flaws of the specification.
     pub lints: Vec<Lint>,
-    /// The line of the first section that has no contract, because its name or its input schema cannot be read.
+    /// The line of the first section of a tool from which no contract could be read, because the name or the input
+    /// schema is missing or unusable.
     pub(crate) unread: Option<usize>,
 }
 
@@ -146,13 +147,13 @@ fn open(
         }
         return None;
     }
-    // A deeper heading belongs to the current part, whatever its text is.
+    // A heading of a deeper level than the parts belongs to the current part, whatever its text is.
     let is_deeper =
         sections.last().is_some_and(|section| section.level > 0 && level > section.level);
     if is_deeper && current.is_some() {
         return current;
     }
-    // The heading of the whole document does not begin a part.
+    // A heading of level 1 is the title of the document, and does not begin a part.
     let part = Part::of_heading(heading).filter(|_| level > 1)?;
     let is_new = sections.last().is_none_or(|section| section.parts[part.index()].is_some());
     if is_new && (sections.is_empty() || part.index() == 0) && sections.len() < MAX_TOOLS {
@@ -169,7 +170,8 @@ fn open(
 impl Section {
     /// Reads a line such as `**Version**: 1.2.3`.
     fn read_version(&mut self, line: &str) {
-        // Only the marks around the version are removed: a pre-release such as 1.0.0-rc.1 contains such a character.
+        // Remove marks such as `**` only at the ends, because a pre-release such as 1.0.0-rc.1 contains one of these
+        // characters.
         let is_mark = |c: char| "*`-_ \t".contains(c);
         let line = line.trim_start_matches(is_mark);
         let Some((label, rest)) = line.split_at_checked(LABEL.len()) else { return };
@@ -195,7 +197,7 @@ impl Section {
         self.part(Part::Name).and_then(quoted).or_else(|| self.title.clone())
     }
 
-    /// Adds the contract of the section, and its flaws, to a document.
+    /// Creates the contract of the section, and adds it and the flaws of the section to a document.
     fn judge(self, document: &mut SpecDocument) {
         let name = self.name();
         let shown = name.clone().unwrap_or_default();
@@ -235,7 +237,7 @@ impl Section {
         if let Some(input) = &input {
             self.judge_examples(name.as_deref(), input, &mut add);
         }
-        // A part such as `Overview` before the first tool is not a tool.
+        // A section with neither a name nor an input schema, e.g. an `Overview` before the first tool, is not a tool.
         let is_tool = name.is_some() || self.part(Part::Input).is_some();
         if is_tool && (name.is_none() || input.is_none()) {
             document.unread = document.unread.or(Some(self.line));
@@ -245,8 +247,8 @@ impl Section {
             let is_version = |lint: &Lint| lint.message.contains("_meta.version");
             let is_output = |lint: &Lint| lint.message.contains("no output schema");
             let own = lint(&contract).into_iter();
-            // Add the other flaws of the contract. Flaws of the version and the output schema were already reported
-            // above, with lines.
+            // Add the flaws that `lint` finds in the contract, except those of the version and the output schema, which
+            // the code above already reported with their lines.
             lints.extend(own.filter(|lint| !is_version(lint) && !is_output(lint)));
             document.contracts.push(contract);
         }
@@ -269,8 +271,8 @@ impl Section {
         contract
     }
 
-    /// Returns the schema in a part: its first JSON block that is an object with a keyword of JSON Schema, or an empty
-    /// object.
+    /// Returns the schema in a part, i.e. its first JSON block that is an object with a keyword of JSON Schema or an
+    /// empty object. Reports a flaw if there is no such block.
     fn schema(
         &self,
         part: Part,

@@ -14,8 +14,8 @@ pub(super) enum Part {
 }
 
 impl Part {
-    /// All parts in order, each with its own heading, and with words by which the different headings of other authors
-    /// are recognized.
+    /// All parts in order. Each has the heading with which it is written, and lower-case words by which it is
+    /// recognized in headings of other authors.
     pub(super) const ALL: [(Self, &'static str, &'static [&'static str]); 8] = [
         (Self::Purpose, "Tool Purpose and Description", &["purpose", "description", "overview"]),
         (Self::Name, "Invocation Name", &["invocation name", "invocation"]),
@@ -29,12 +29,11 @@ impl Part {
 
     /// Returns the part that a heading begins; `None` for any other heading.
     pub(super) fn of_heading(heading: &str) -> Option<Self> {
-        let lower = heading.to_ascii_lowercase();
-        let begins = |word: &&&str| lower.contains(**word);
+        let heading = heading.to_ascii_lowercase();
         Self::ALL
             .iter()
-            .find(|(.., words)| words.iter().any(|word| begins(&word)))
-            .map(|part| part.0)
+            .find(|(.., words)| words.iter().any(|word| heading.contains(word)))
+            .map(|(part, ..)| *part)
     }
 
     pub(super) fn heading(self) -> &'static str {

@@ -42,8 +42,8 @@ fn line_of(text: &str) -> String {
     mgp_types::clip(text, 200).replace('`', "'").trim().to_owned()
 }
 
-/// Writes a text from a definition as a quotation, so that its headings and fences do not become part of the document's
-/// structure.
+/// Writes a text from a definition as a quotation, because headings and fences in the text would otherwise become part
+/// of the document's structure.
 fn quote(text: &str, out: &mut String) {
     for line in text.lines() {
         let _ = writeln!(out, "> {line}");
@@ -100,7 +100,7 @@ fn schema(schema: &Value, out: &mut String) {
     fence(schema, out);
 }
 
-/// The errors that every tool can return: type, code and cause.
+/// The errors that every tool can return, each with its type, code and cause.
 const ERRORS: &[(&str, &str, &str)] = &[
     ("ValidationError", "4000", "The arguments do not fit the input schema."),
     ("ResourceNotFound", "4001", "There is no such tool."),

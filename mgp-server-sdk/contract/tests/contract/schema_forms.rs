@@ -4,7 +4,7 @@
 use mgp_contract::{Bump, Contract, ToolDifference, compare};
 use serde_json::{Value, json};
 
-/// Returns the changes of a tool whose arguments or result (`outputSchema`) change from one schema to another.
+/// Returns the changes that are found if the schema of a tool changes; `member` is `inputSchema` or `outputSchema`.
 fn changes(member: &str, old: &Value, new: &Value) -> ToolDifference {
     let [old, new] = [old, new].map(|schema| {
         let mut definition = json!({ "name": "t", "inputSchema": { "type": "object" } });
@@ -37,7 +37,7 @@ fn a_type_that_becomes_nullable_permits_more_values() {
     for (one, alternative) in [
         (&text, &text),
         (&reference, &reference),
-        // A generator moves a type that is used again to the definitions.
+        // Before the change, the type was written in place; a schema generator then moved it to the definitions.
         (&person, &reference),
     ] {
         let old = with(one, &person);
@@ -48,7 +48,7 @@ fn a_type_that_becomes_nullable_permits_more_values() {
         }
     }
 
-    // The argument becomes optional too, as pydantic writes it.
+    // Pydantic writes an argument that becomes optional as nullable, with the default `null`.
     let old =
         json!({ "properties": { "q": { "type": "string", "title": "Q" } }, "required": ["q"] });
     let any = json!({ "anyOf": [{ "type": "string" }, { "type": "null" }], "default": null, "title": "Q" });

@@ -1,6 +1,8 @@
 //! Tests that written specifications in Markdown can be read back, that faults in a specification are reported, that
 //! no text makes the reader panic, and that generated examples fit their schemas.
 
+use std::time::{Duration, SystemTime};
+
 use mgp_contract::{
     Bump, Contract, LintLevel, compare, examples, read_contracts, read_spec, write_spec,
 };
@@ -203,6 +205,18 @@ fn schemas() -> impl Strategy<Value = Value> {
         let required: Vec<_> = members.keys().cloned().collect();
         json!({ "type": "object", "properties": members, "required": required, "$defs": { "word": { "type": "string", "minLength": 2 } } })
     })
+}
+
+#[test]
+fn an_example_of_a_long_list_of_different_texts_is_found_soon() {
+    let items = json!({ "type": "string" });
+    let list = json!({ "type": "array", "uniqueItems": true, "minItems": 1_000, "items": items });
+    let schema = json!({ "type": "object", "properties": { "x": list }, "required": ["x"] });
+    let begun = SystemTime::now();
+    let found = examples(&schema).unwrap();
+    assert_eq!(found[0]["x"].as_array().unwrap().len(), 1_000);
+    let took = begun.elapsed().unwrap();
+    assert!(took < Duration::from_secs(20), "{took:?}");
 }
 
 proptest! {

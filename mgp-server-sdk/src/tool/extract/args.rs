@@ -27,14 +27,15 @@ impl<T: DeserializeOwned + JsonSchema + Send> FromCall for Args<T> {
     }
 }
 
-/// A description of why the arguments are invalid.
+/// The reason why the arguments are invalid, and the field that has the mistake.
 struct Problem {
     /// The path of the field; empty for the arguments as a whole.
     field: String,
     what: String,
 }
 
-/// Returns error 4000. The path of the field is determined only here, so that valid calls do not need the time for it.
+/// Returns error 4000, which names the wrong field. Deserializes the arguments a second time to find the path of the
+/// field, so that valid calls do not need the time for it.
 #[cold]
 fn refuse<T: DeserializeOwned>(request: &ToolRequest, error: serde_json::Error) -> RpcError {
     let mut json = serde_json::Deserializer::from_str(request.arguments.as_str());
@@ -73,7 +74,7 @@ impl Problem {
         }
         if let Some(name) = quoted(what, "unknown field `").filter(|_| error.is_data()) {
             let known = what.split_once("`, ").map_or("", |(_, known)| known);
-            // With some deserializers, the path ends with the unknown name, which is removed here.
+            // Some deserializers include the unknown name at the end of the path; remove it.
             let parent =
                 parent.strip_suffix(name).map_or(parent, |rest| rest.trim_end_matches('.'));
             let field = join(parent.trim_end_matches(".?").trim_end_matches('?'), name);
@@ -83,7 +84,8 @@ impl Problem {
     }
 }
 
-/// Returns the name in backquotes that follows a prefix.
+/// Returns the name in backquotes after a prefix at the beginning of a text, e.g. of a serde error; `None` if the text
+/// begins otherwise.
 fn quoted<'a>(text: &'a str, prefix: &str) -> Option<&'a str> {
     text.strip_prefix(prefix)?.split('`').next()
 }

@@ -36,7 +36,8 @@ use super::{FromCall, ToolRequest};
 #[derive(Clone, Debug)]
 pub struct Cancelled {
     signal: Option<Arc<CancelSignal>>,
-    /// The notice that the call was dropped; `None` if the tool does not run on the blocking pool.
+    /// The notice that the call was dropped, for a tool on the blocking pool; `None` for any other tool, which is
+    /// dropped with its call.
     abandoned: Option<Arc<Abandoned>>,
 }
 
@@ -81,12 +82,12 @@ impl FromCall for Cancelled {
     }
 }
 
-/// A notice for a function on the blocking pool that its call was dropped before it ended.
+/// A notice to a function on the blocking pool that its call was dropped while the function was still running.
 #[derive(Debug, Default)]
 pub(in crate::tool) struct Abandoned(watch::Sender<bool>);
 
 impl Abandoned {
-    /// Notifies the function.
+    /// Notifies the function that its call was dropped.
     pub(in crate::tool) fn set(&self) {
         self.0.send_replace(true);
     }

@@ -50,7 +50,8 @@ impl ToolRequest {
         Self { definition, arguments, cx, state, recorder, max_stream_bytes: None }
     }
 
-    /// Starts to record the chunks of the call, if its caller wants chunks.
+    /// Replaces the outlet of the call by one that records the chunks, if the caller wants chunks. `max_bytes` is the
+    /// tool's own limit on their size.
     pub(super) fn open_stream(&mut self, is_blocking: bool, max_bytes: Option<u64>) {
         self.max_stream_bytes = max_bytes;
         if !self.cx.outlet.wants(OutletItemKind::Chunk) {
@@ -64,12 +65,14 @@ impl ToolRequest {
         self.recorder = recorder.into();
     }
 
-    /// Returns the recorder of the chunks; `None` if the caller wants none and no parameter is a `ResultStream`.
+    /// Returns the recorder of the call's chunks, if one was created: the caller wants chunks, or a parameter of the
+    /// function is a `ResultStream`.
     pub(super) fn opened(&self) -> Option<Arc<ChunkRecorder>> {
         self.recorder.get().cloned()
     }
 
-    /// Returns the recorder of the call's chunks; if the caller wants no chunks, a recorder for the result only.
+    /// Returns the recorder of the call's chunks. If the caller wants no chunks, creates a recorder that only adds them
+    /// to the result.
     fn recorder(&self) -> Arc<ChunkRecorder> {
         let make = || {
             let of_server =

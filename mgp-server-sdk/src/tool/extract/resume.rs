@@ -1,4 +1,4 @@
-//! The place at which a call resumes after its connection was lost.
+//! The extractor for the place at which a call resumes after its connection was lost.
 
 use mgp_stream::Checkpoints;
 use mgp_types::RpcError;

@@ -1,4 +1,4 @@
-//! The client's description of itself, and the trace of the call.
+//! The extractors for facts about the client, and for the trace of the call.
 
 use std::sync::Arc;
 
@@ -71,7 +71,7 @@ impl FromCall for SessionInfo {
     }
 }
 
-/// The trace of the call (MGP §6.5), to pass on to services that the tool calls.
+/// The trace id of the call (MGP §6.5). A tool can pass it on to services that it calls.
 #[derive(Clone, Debug)]
 pub struct Trace(Option<String>);
 

@@ -54,7 +54,7 @@ impl<T: Send + Sync + 'static> FromCall for State<T> {
     }
 }
 
-/// The state that a function needs from its server.
+/// The type of a value that a function takes as [`State`]; the server must have such a value.
 #[derive(Clone, Copy, Debug)]
 pub struct RequiredState {
     name: &'static str,
@@ -62,7 +62,7 @@ pub struct RequiredState {
 }
 
 impl RequiredState {
-    /// Creates the requirement for state of the type `T`.
+    /// Creates the requirement of a value of the type `T`.
     #[must_use]
     pub fn state<T: Send + Sync + 'static>() -> Self {
         Self { name: type_name::<T>(), is_met: |state| state.get::<T>().is_some() }

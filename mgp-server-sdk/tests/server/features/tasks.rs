@@ -31,6 +31,17 @@ fn yes() -> Value {
     json!({ "action": "accept", "content": { "sure": true } })
 }
 
+/// Polls a task until it has ended.
+async fn ended(wire: &mut Wire, id: &Value) -> Value {
+    loop {
+        let task = wire.ask("tasks/get", id.clone()).await.unwrap();
+        if task["status"] != "working" {
+            return task;
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
 #[tokio::test]
 async fn a_task_asks_its_caller_at_the_next_poll() {
     let mut wire = Wire::offering(server(TaskSupport::Optional), Era::Modern, knows_tasks()).await;
@@ -42,32 +53,24 @@ async fn a_task_asks_its_caller_at_the_next_poll() {
     assert_eq!(asks["inputRequests"]["sure"]["method"], "elicitation/create");
     let answers = json!({ "taskId": task["taskId"], "inputResponses": { "sure": yes() } });
     wire.ask("tasks/update", answers).await.unwrap();
-    let mut done = wire.ask("tasks/get", id.clone()).await.unwrap();
-    while done["status"] == "working" {
-        tokio::task::yield_now().await;
-        done = wire.ask("tasks/get", id.clone()).await.unwrap();
-    }
+    let done = ended(&mut wire, &id).await;
     assert_eq!(done["status"], "completed");
     assert_eq!(done["result"]["content"][0]["text"], "deleted");
 }
 
 #[tokio::test]
 async fn a_call_without_task_support_is_asked_as_usual() {
-    for (support, offered) in [
-        (TaskSupport::Optional, json!({ "elicitation": {} })),
-        (TaskSupport::Forbidden, knows_tasks()),
+    for (era, support, offered, rounds) in [
+        (Era::Modern, TaskSupport::Optional, json!({ "elicitation": {} }), 2),
+        (Era::Modern, TaskSupport::Forbidden, knows_tasks(), 2),
+        (Era::Legacy, TaskSupport::Optional, json!({ "elicitation": {} }), 1),
     ] {
-        let mut wire = Wire::offering(server(support), Era::Modern, offered).await;
+        let mut wire = Wire::offering(server(support), era, offered).await;
         wire.answers = [yes()].into();
         let answer = wire.ask("tools/call", json!({ "name": "delete" })).await.unwrap();
         assert_eq!(answer["content"][0]["text"], "deleted");
-        assert_eq!(wire.rounds, 2);
+        assert_eq!(wire.rounds, rounds);
     }
-    let offered = json!({ "elicitation": {} });
-    let mut wire = Wire::offering(server(TaskSupport::Optional), Era::Legacy, offered).await;
-    wire.answers = [yes()].into();
-    let answer = wire.ask("tools/call", json!({ "name": "delete" })).await.unwrap();
-    assert_eq!(answer["content"][0]["text"], "deleted");
 }
 
 #[tokio::test(start_paused = true)]
@@ -90,13 +93,14 @@ async fn the_time_limit_of_a_tool_ends_its_tasks() {
 
 type Numbers = Json<std::collections::BTreeMap<String, u32>>;
 
-/// Returns a server with two tools that have an output schema and refuse each call, one of them as a task where it can.
+/// Returns a server with two tools that have an output schema and refuse each call: one at once, the other after it has
+/// become a task if the caller supports tasks.
 fn refusing() -> Server {
     let refused = || RpcError::new(ErrorCode::PERMISSION_DENIED, "not approved");
     let at_once = move || async move { Err::<Numbers, _>(refused()) };
     let later = move |cx: Context| async move {
         cx.begin_task().await?;
-        // A task that ends at once is answered like a plain call.
+        // Wait a little, because a task that ends at once is answered like a plain call.
         tokio::time::sleep(Duration::from_millis(50)).await;
         Err::<Numbers, _>(refused())
     };
@@ -122,10 +126,5 @@ async fn a_refused_task_has_no_content_that_violates_the_schema_of_its_tool() {
     let task = modern.ask("tools/call", json!({ "name": "later" })).await.unwrap();
     assert_eq!(task["resultType"], "task", "{task}");
     let id = json!({ "taskId": task["taskId"] });
-    let mut ended = modern.ask("tasks/get", id.clone()).await.unwrap();
-    while ended["status"] == "working" {
-        tokio::task::yield_now().await;
-        ended = modern.ask("tasks/get", id.clone()).await.unwrap();
-    }
-    is_refusal(&ended["result"]);
+    is_refusal(&ended(&mut modern, &id).await["result"]);
 }

@@ -22,7 +22,7 @@ pub(crate) struct Wire {
     pub(crate) answers: VecDeque<Value>,
     /// The questions that the server has asked, each as `{method, params}`.
     pub(crate) asked: Vec<Value>,
-    /// The number of times that the peer sent the last request, because the answers were questions.
+    /// The number of times that the peer sent its last request again, because the server answered it with questions.
     pub(crate) rounds: usize,
     pub(crate) hello: Value,
     pub(crate) scope: Scope,

@@ -2,14 +2,15 @@
 
 use std::future::pending;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Waker;
 
-use mgp_types::service::{Stack, mock};
-
+use mgp_types::service::mock;
 use tower_layer::Layer;
 
 use super::*;
 
-/// Returns the layer, a client of a tool that hangs, and a flag that is set when the tool's future is dropped.
+/// Returns the layer, a client whose tool never completes, and a flag that is set when the future of the tool is
+/// dropped.
 fn hanging() -> (CancelLayer, mock::Client, Arc<AtomicBool>) {
     struct Flag(Arc<AtomicBool>);
     impl Drop for Flag {
@@ -87,18 +88,7 @@ async fn a_listening_handler_is_signalled_not_dropped() {
     });
     let mut client = mock::client(Stack::new(layer.layer(tool)));
     let mut call = client.call("tools/call", CALL);
-    assert!(futures_poll(&mut call).await.is_none());
+    assert!(call.as_mut().poll(&mut Task::from_waker(Waker::noop())).is_pending());
     client.notify("notifications/cancelled", r#"{"requestId":1}"#).await.unwrap();
     assert!(matches!(call.await, Ok(Reply::None)));
-}
-
-/// Polls a future once.
-async fn futures_poll<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
-    std::future::poll_fn(|task| {
-        Poll::Ready(match Pin::new(&mut *future).poll(task) {
-            Poll::Ready(output) => Some(output),
-            Poll::Pending => None,
-        })
-    })
-    .await
 }

@@ -45,7 +45,8 @@ async fn a_subscription_of_an_ended_server_starts_again_under_its_id_and_number(
     settle().await;
     let event = one.events().remove(0);
     assert_eq!((&event["_mgp"]["seq"], event["_mgp"].get("dropped")), (&json!(8), None));
-    // Another principal cannot use the id, and a caller cannot choose an id in a different form.
+    // Another principal cannot use the id of the subscription. A caller cannot choose an id that differs in form from
+    // the ids that the hub creates.
     let mut other = Subscriber::new(&second);
     other.client.cx.principal = Principal::local().agent("mallory");
     assert_eq!(other.request("mgp/events/subscribe", again).await, Err(-32602));
@@ -63,7 +64,7 @@ async fn a_subscription_that_is_continued_outlives_its_first_connection() {
     let id = first.subscribe(&["*"]).await;
     let again = json!({"channels": [], "subscription_id": id});
     second.request("mgp/events/subscribe", again).await.unwrap();
-    // It now counts for the second connection.
+    // The subscription now counts for the second connection, so the first one has room for another.
     first.subscribe(&["a"]).await;
     let more = json!({"channels": ["a"]});
     assert_eq!(second.request("mgp/events/subscribe", more).await, Err(3001));
@@ -108,7 +109,8 @@ async fn no_event_is_lost_when_the_credentials_of_the_subscriber_end() {
         valid.store(false, Ordering::Relaxed);
         hub.publish(EventDraft::new("a")).await.unwrap();
         settle().await;
-        // The session goes on with another token. An ended key receives nothing.
+        // In a session, an expired token does not end the events, because the client is expected to renew it; an API
+        // key that has ended does.
         assert_eq!(one.channels(), sent, "{key:?}");
         one.client.cx.extensions.insert(CredentialGrant::new([""; 0], || true));
         let again = json!({"channels": [], "subscription_id": id});

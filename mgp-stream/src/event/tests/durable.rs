@@ -6,7 +6,7 @@ use mgp_types::store::Db;
 use serde_json::json;
 
 use super::{Subscriber, settle};
-use crate::event::{EventDraft, EventHub};
+use crate::event::{EventDraft, EventHub, EventLimits};
 
 async fn hub(folder: &mgp_testkit::TempDir) -> EventHub {
     let hub = EventHub::new();
@@ -32,7 +32,7 @@ async fn an_acknowledged_event_reaches_a_subscriber_that_was_away_exactly_once()
         hub.publish(EventDraft::new("a.2")).await.unwrap();
         answer["subscription_id"].as_str().unwrap().to_owned()
     };
-    // The first hub was dropped without being ended, as if its process had been killed.
+    // The first hub was dropped without ending its subscriptions, as if its process had been killed.
     let hub = hub(&folder).await;
     hub.publish(EventDraft::new("a.3")).await.unwrap();
     let mut other = Subscriber::new(&hub);
@@ -86,6 +86,29 @@ async fn stored_events_are_bounded_and_the_loss_is_reported() {
         assert!(one.request("mgp/events/subscribe", durable()).await.is_ok(), "{number}");
     }
     assert_eq!(one.request("mgp/events/subscribe", durable()).await, Err(3001));
+}
+
+#[tokio::test]
+async fn a_durable_subscription_that_is_refused_is_not_stored() {
+    let folder = mgp_testkit::temp_dir();
+    let limits = EventLimits { per_principal: 1, ..EventLimits::default() };
+    let hub = EventHub::with_limits(limits, |_, _| true);
+    hub.keep_in_db(Db::open(folder.path().join("events.db")).await.unwrap()).await.unwrap();
+    let mut one = Subscriber::new(&hub);
+    one.request("mgp/events/subscribe", durable()).await.unwrap();
+    assert_eq!(one.request("mgp/events/subscribe", durable()).await, Err(3001));
+    assert_eq!(self::hub(&folder).await.subscriptions(), 1);
+}
+
+#[tokio::test]
+async fn an_acknowledgement_after_the_end_of_a_reader_stores_nothing() {
+    let folder = mgp_testkit::temp_dir();
+    let hub = hub(&folder).await;
+    let reader = hub.reader("hook", &["a.*"], None).await.unwrap();
+    hub.publish(EventDraft::new("a.b")).await.unwrap();
+    reader.clone().end().await;
+    reader.acknowledge(1).await.unwrap();
+    assert_eq!(self::hub(&folder).await.subscriptions(), 0);
 }
 
 #[tokio::test]
@@ -169,7 +192,7 @@ async fn each_use_of_a_durable_subscription_keeps_it_from_being_removed_as_unuse
     let id = answer["subscription_id"].as_str().unwrap();
     hub.reader("hook", &["a.*"], None).await.unwrap();
     for used in ["send", "resume", "replay", "attach", "reader"] {
-        // A use is stored once an hour.
+        // The use of a subscription is stored at most once an hour, so let two hours pass.
         tokio::time::pause();
         tokio::time::advance(std::time::Duration::from_hours(2)).await;
         tokio::time::resume();
@@ -220,7 +243,7 @@ async fn a_running_hub_removes_subscriptions_that_are_not_used_and_old_events() 
     hub.keep_in_db(db.clone()).await.unwrap();
     let reader = hub.reader("hook", &["a.*"], None).await.unwrap();
     assert_eq!((hub.subscriptions(), reader.waiting()), (2, 2));
-    // A use is stored once an hour.
+    // The use of a subscription is stored at most once an hour, so let two hours pass.
     tokio::time::pause();
     tokio::time::advance(std::time::Duration::from_hours(2)).await;
     tokio::time::resume();

@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 
 use super::{EventDraft, EventHub, EventLimits, EventSubject};
 
-/// A legacy client that negotiated events, with the notifications it received.
+/// A legacy client that negotiated events, with the notifications that it has received.
 struct Subscriber {
     client: mock::Client,
     peer: mock::MockPeer,
@@ -101,6 +101,8 @@ async fn the_severity_of_the_data_comes_first_and_unknown_filters_are_refused() 
     hub.publish(of_data("error")).await.unwrap();
     settle().await;
     assert_eq!(one.channels(), ["c", "a"]);
+    let severities: Vec<_> = one.events().iter().map(|event| event["severity"].clone()).collect();
+    assert_eq!(severities, ["warning", "error"]);
 
     for (filter, word) in [
         (json!({"severity": "info"}), "min_severity"),
@@ -135,6 +137,11 @@ async fn a_replay_is_for_the_owner_and_reports_what_is_gone() {
     assert_eq!(some["events"][0]["_mgp"]["seq"], 1_491);
     assert_eq!(some["events"][0]["data"], 1_490);
     assert!(some["events"][0].get("subscription_id").is_none());
+    // Regression test: a replay after the largest number returned all events, or caused a panic.
+    for later in [1_500, 1_501, u64::MAX - 1, u64::MAX] {
+        let none = replay(json!({"subscription_id": id, "after_seq": later})).await;
+        assert_eq!((&none["events"], &none["truncated"]), (&json!([]), &Value::Null), "{later}");
+    }
 
     let mut other = Subscriber::new(&hub);
     other.client.cx.principal = Principal::local().agent("mallory");
@@ -285,7 +292,7 @@ async fn only_those_who_receive_the_events_of_a_server_are_its_subscribers() {
     one.request("mgp/events/subscribe", params).await.unwrap();
     assert!(hub.has_subscriber(&open, None));
     assert!(!hub.has_subscriber(&secret, None) && !hub.has_subscriber(&other, None));
-    // The instance of a principal is followed only by this principal.
+    // The events of a principal's own instance of a server are sent to no other principal.
     assert!(hub.has_subscriber(&open, Some(&one.client.cx.principal)));
     assert!(!hub.has_subscriber(&open, Some(&Principal::local().agent("mallory"))));
     one.client.cx.scope.end();
@@ -305,10 +312,10 @@ async fn cascades_and_bad_events_are_refused() {
     }
 }
 
-/// The number of events that are published as fast as possible; release builds use the larger number.
+/// The number of events that the test publishes as fast as possible; more in release builds, which are faster.
 const FLOOD: usize = if cfg!(debug_assertions) { 3_000 } else { 100_000 };
 
-/// Half the length of the queue of a subscription.
+/// Half the number of events that a subscription stores, at which publishers begin to wait.
 const QUEUE_ROOM: usize = super::subscription::MAX_KEPT / 2;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -324,8 +331,8 @@ async fn one_of_a_hundred_subscribers_that_is_stuck_costs_the_others_nothing() {
         one.subscribe(&["flood.*"]).await;
         subscribers.push(one);
     }
-    // The test publishes only as many events as fit into the queues of the 99 subscribers that read, and never waits
-    // for the stuck subscriber 0.
+    // The test never publishes more events than fit into the queues of the 99 subscribers that read. It does not wait
+    // for subscriber 0, which is stuck.
     let least = || received[1..].iter().map(|count| count.load(Ordering::Relaxed)).min().unwrap();
     let until = tokio::time::Instant::now() + Duration::from_mins(2);
     let reached = async |count: usize| {
@@ -345,7 +352,7 @@ async fn one_of_a_hundred_subscribers_that_is_stuck_costs_the_others_nothing() {
     }
     assert_eq!(received[0].load(Ordering::Relaxed), 1);
 
-    /// A peer that counts the events it receives. A stuck one never finishes receiving.
+    /// A peer that counts the events that are sent to it. If it is stuck, sending to it never completes.
     struct CountingLink {
         count: Arc<AtomicUsize>,
         is_stuck: bool,

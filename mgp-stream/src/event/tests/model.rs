@@ -15,10 +15,11 @@ use super::Subscriber;
 use crate::event::{EventDraft, EventHub, EventStore, StoredEvent, StoredSubscription};
 use crate::model::{at_once, explore};
 
-/// The number of unsent events from which on publishers wait.
+/// The number of unsent events of a subscription at which publishers begin to wait.
 const HIGH_MARK: usize = crate::event::subscription::MAX_KEPT / 2;
 
-/// A connection that records the numbers of its events. Sending to a stuck one never completes.
+/// A connection that records the sequence numbers of the events that are sent on it. If it is stuck, sending on it
+/// never completes.
 #[derive(Default)]
 struct Recorder {
     seqs: Mutex<Vec<u64>>,
@@ -39,7 +40,7 @@ fn seq(event: &Value) -> u64 {
     event["_mgp"]["seq"].as_u64().unwrap()
 }
 
-/// A store in memory, which executes each operation when it is called.
+/// An event store in memory. Each operation is executed when its method is called.
 #[derive(Clone, Default)]
 struct MemoryStore {
     subscriptions: Arc<Mutex<BTreeMap<String, StoredSubscription>>>,
@@ -88,8 +89,8 @@ impl EventStore for MemoryStore {
     }
 }
 
-/// Creates a subscription in a scope that is only that of the request, so no connection gets its events yet. Returns
-/// the subscriber and the subscription's id.
+/// Creates a subscription that belongs to no connection, so its events are not sent yet. Returns the subscriber and the
+/// id of the subscription.
 async fn subscribed(hub: &EventHub, is_durable: bool) -> (Subscriber, String) {
     let mut one = Subscriber::new(hub);
     one.client.cx.scope = mgp_types::service::Scope::new(ScopeKind::Request);
@@ -138,7 +139,7 @@ fn wait_idle(hub: &EventHub) {
     }
 }
 
-/// Once a subscription has ended, no event is sent, and a publisher that waits for room in its full queue continues.
+/// After a subscription was ended, no event is sent, and a publisher that waits for room in its full queue continues.
 fn unsubscribe(is_stuck: bool) {
     let link = Arc::new(Recorder { is_stuck, ..Recorder::default() });
     let (hub, (one, id)) = at_once(|| {
@@ -185,7 +186,7 @@ fn unsubscribing_against_a_publisher_and_a_full_queue() {
     explore(10, || unsubscribe(false));
 }
 
-/// A stream that replaces another one gets every event after its `after_seq`, once and in order.
+/// If a second stream replaces the first one, it gets every event after its `after_seq`, once and in order.
 fn replace(is_durable: bool) {
     let (first, second) = (Arc::new(Recorder::default()), Arc::new(Recorder::default()));
     let (hub, (one, id)) = at_once(|| {
@@ -294,7 +295,7 @@ fn unsubscribing_a_durable_subscription_against_a_use_of_it() {
         let cx = one.client.cx.clone();
         let (ending, principal, ended) = (hub.clone(), cx.principal.clone(), id.clone());
         let unsubscribing = spawn(async move { ending.unsubscribe(&principal, ended).await });
-        // It fails if the subscription has already ended.
+        // Ignore the error, which is returned if the subscription has already ended.
         drop(hub.attach(&cx, &Payload::null(), &[EventAttachment::new(id)]));
         block_on(async { unsubscribing.await.unwrap() });
         assert_eq!(store.subscriptions.lock().len(), 0);

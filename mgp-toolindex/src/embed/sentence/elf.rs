@@ -24,8 +24,8 @@ const MAX_SEGMENTS: u64 = 1024;
 
 /// Returns an error for an ELF library that is shorter than its header requires.
 ///
-/// Leaves files in another format to the loader, and also files that do not exist, because the loader looks up a name
-/// without a path in the folders of the system.
+/// Accepts files in other formats, and files that do not exist: the loader handles them, and looks up a name without a
+/// path in the folders of the system.
 pub(super) fn check_length(library: &Path) -> Result<(), LibraryError> {
     let mut file = match File::open(library) {
         Err(reason) if reason.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -40,14 +40,13 @@ pub(super) fn check_length(library: &Path) -> Result<(), LibraryError> {
 
 /// Returns the minimum length of an ELF file according to its header, or `None` for a file in another format.
 fn needed(file: &mut (impl Read + io::Seek)) -> io::Result<Option<u64>> {
-    let mut header = [0; 64];
-    let read = read_full(file, &mut header)?;
-    // Other formats are left to the loader: onnxruntime, the library to check, exists on Linux only as 64-bit
+    let header = read_up_to(file, 64)?;
+    // Leave other formats to the loader. The only library to check is onnxruntime, which exists on Linux only as 64-bit
     // little-endian ELF.
     if !header.starts_with(&[0x7f, b'E', b'L', b'F', 2, 1]) {
         return Ok(None);
     }
-    if read < header.len() {
+    if header.len() < 64 {
         return Ok(Some(64));
     }
     let (table, size, count) =
@@ -57,9 +56,9 @@ fn needed(file: &mut (impl Read + io::Seek)) -> io::Result<Option<u64>> {
         return Ok(Some(wanted));
     }
     file.seek(SeekFrom::Start(table))?;
-    let mut segment = vec![0; usize::try_from(size).unwrap_or(56)];
     for _ in 0..count.min(MAX_SEGMENTS) {
-        if read_full(file, &mut segment)? < segment.len() {
+        let segment = read_up_to(file, size)?;
+        if (segment.len() as u64) < size {
             break;
         }
         if number(&segment, 0, 4) == PT_LOAD {
@@ -70,17 +69,10 @@ fn needed(file: &mut (impl Read + io::Seek)) -> io::Result<Option<u64>> {
     Ok(Some(wanted))
 }
 
-fn read_full(file: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
-    let mut read = 0;
-    while read < buffer.len() {
-        match file.read(&mut buffer[read..]) {
-            Ok(0) => break,
-            Ok(more) => read += more,
-            Err(reason) if reason.kind() == io::ErrorKind::Interrupted => {}
-            Err(reason) => return Err(reason),
-        }
-    }
-    Ok(read)
+fn read_up_to(file: &mut impl Read, length: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    file.take(length).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// Reads a little-endian number of `size` bytes.

@@ -121,7 +121,8 @@ impl ModelManifest {
         Ok(manifest)
     }
 
-    /// Returns a key that identifies everything that affects a vector; only vectors with the same key can be compared.
+    /// Returns a key that identifies everything on which vectors depend. Only vectors that were computed under the same
+    /// key can be compared.
     pub(super) fn key(&self) -> String {
         // The library is not part of the key: it affects only the last digits of a vector.
         let mut hash = blake3::Hasher::new();
@@ -132,7 +133,7 @@ impl ModelManifest {
         format!("{model} {precision} {max_tokens} {}", &hash.finalize().to_hex()[..12])
     }
 
-    /// Returns `file` if its length and hash match the manifest.
+    /// Returns the path `file` if the length and the hash of `bytes` match the manifest's entry for `name`.
     fn check(&self, name: &str, bytes: impl Read, file: PathBuf) -> Result<PathBuf, ModelError> {
         let found = ModelFile::of(bytes).map_err(ModelError::read(&file))?;
         if self.files.get(name) == Some(&found) {

@@ -23,8 +23,8 @@ struct Loaded {
 
 /// Returns the onnxruntime environment; loads it from `library` unless a library is already loaded.
 ///
-/// Only `ort::init_from` returns an error for a missing or too old library; every other function of `ort`
-/// panics.
+/// The library is loaded by `ort::init_from`, because this function returns an error if the library is missing or too
+/// old, where every other function of `ort` panics.
 pub(super) fn runtime(library: &Path) -> Result<Environment, ModelError> {
     let mut loaded = LOADED.lock();
     if let Some(Loaded { library: first, environment }) = &*loaded {
@@ -46,10 +46,10 @@ pub(super) fn runtime(library: &Path) -> Result<Environment, ModelError> {
         .with_logger(Arc::new(log))
         .build()
         .map_err(|reason| ModelError::Runtime { reason: reason.into() })?;
-    // At a lower log level the runtime logs a message for every node of a model.
+    // At a more detailed log level, the runtime logs a message for every node of a model.
     environment.set_log_level(LogLevel::Warning);
-    // The tokenizer gets no thread pool: a pool does not make a single text faster, and the text would wait for a
-    // thread.
+    // Give the tokenizer no thread pool: a pool does not make a single text faster, and the text would have to wait for
+    // a thread of the pool.
     if !parallelism::is_parallelism_configured() {
         parallelism::set_parallelism(false);
     }

@@ -80,7 +80,7 @@ impl Sentences {
             None => runtime(&folder.library(&manifest)?)?,
         };
         let model = UserDefinedEmbeddingModel::new(onnx, tokenizer).with_pooling(Pooling::Mean);
-        // A second thread does not make a single text faster, and doubles its cost.
+        // With a second thread, encoding one text takes as long, and twice the processor time.
         let options = InitOptionsUserDefined::new()
             .with_environment(environment)
             .with_intra_threads(1)

@@ -19,7 +19,8 @@ pub(super) struct File {
     slots: &'static [u8],
     pieces: &'static [u8],
     rows: &'static [u8],
-    /// For each piece length: the first row whose piece has this length, and the position of that piece in `pieces`.
+    /// For each length of a piece: the first row whose piece has this length, and the position of that piece in
+    /// `pieces`.
     lengths: [(u32, u32); LENGTHS],
 }
 
@@ -51,7 +52,7 @@ impl File {
         }
         let (dimensions, count, slots) = (figure(12)?, figure(16)?, figure(20)?);
         let (longest, text) = (figure(24)?, figure(28)?);
-        // The hash table needs a free slot, because a lookup ends at an empty one.
+        // A lookup in the hash table ends at an empty slot, so the table needs at least one.
         if longest >= LENGTHS || !slots.is_power_of_two() || count >= slots {
             return None;
         }
@@ -87,7 +88,7 @@ impl File {
         self.longest
     }
 
-    /// Finds the row of a whole word in lower case.
+    /// Finds the row of a word in lower case that is a single piece of the table.
     pub(super) fn find_word(&self, word: &str) -> Option<u32> {
         let bytes = word.as_bytes();
         if bytes.is_empty() || bytes.len() > self.longest {
@@ -97,7 +98,8 @@ impl File {
         self.find(hash, Place::First, bytes)
     }
 
-    /// Finds the row of a piece by its hash; `rest` is the piece without the mark `#`.
+    /// Finds the row of a piece by its hash. `rest` is the piece without the mark `#`, which pieces at [`Place::Next`]
+    /// have.
     pub(super) fn find(&self, hash: Hash, place: Place, rest: &[u8]) -> Option<u32> {
         let length = rest.len() + usize::from(place == Place::Next);
         let &(first, begins) = self.lengths.get(length)?;
@@ -106,8 +108,8 @@ impl File {
         let mut at = (hash.0 ^ (hash.0 >> 15)) as usize & mask;
         loop {
             let row = u16_at(self.slots, at).filter(|row| *row != EMPTY).map(u32::from)?;
-            // Rows are sorted by the length of their pieces: a row outside of this range belongs to a piece of another
-            // length.
+            // Rows are sorted by the length of their pieces. A row outside of this range has a piece of another length,
+            // so it is a different piece with the same hash slot.
             let nth = row.wrapping_sub(first);
             if nth < count {
                 let from = begins as usize + nth as usize * length;

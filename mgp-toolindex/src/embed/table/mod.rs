@@ -17,7 +17,8 @@ static RAW: &[u8] = include_bytes!("../../../data/table.bin");
 static FILE: LazyLock<File> =
     LazyLock::new(|| File::of(RAW).expect("the table is part of the crate, and its sum is tested"));
 
-/// The maximum number of pieces used from a text; the beginning of a definition describes its purpose.
+/// The maximum number of pieces used from a text. The beginning of a definition describes its purpose, so the rest can
+/// be ignored.
 const MAX_PIECES: usize = 160;
 /// The maximum number of bytes that are read from a text, even if few of them form pieces.
 const MAX_TEXT_BYTES: usize = 16 * 1024;

@@ -57,8 +57,8 @@ fn a_truncated_or_inconsistent_file_is_refused() {
         let mut raw = RAW.to_vec();
         raw[at] ^= 0x10;
         let raw: &'static [u8] = raw.leak();
-        // Only a smaller number of slots is accepted, which hides pieces; other changed numbers do not fit the rest of
-        // the file.
+        // The only change of these numbers that is accepted is a smaller number of slots, which hides pieces. All
+        // others do not fit the rest of the file.
         if let Some(file) = File::of(raw) {
             let _ =
                 wordpiece::pieces(&file, "a plain sentence", &mut |_| ControlFlow::Continue(()));

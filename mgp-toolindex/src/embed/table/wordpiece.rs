@@ -49,7 +49,7 @@ struct Words<'a> {
 }
 
 impl Words<'_> {
-    /// Looks up the words in a run of letters and digits.
+    /// Looks up the words in a run of letters and digits: the whole run or, if the table does not have it, its parts.
     fn run(&mut self, run: &str) -> ControlFlow<()> {
         self.fold(run);
         if let Some(row) = self.file.find_word(&self.word) {
@@ -74,8 +74,8 @@ impl Words<'_> {
         self.word()
     }
 
-    /// Matches the longest piece at the beginning, then the longest pieces that continue it. A word that cannot be
-    /// matched completely is left out.
+    /// Splits the word into pieces of the table: the longest piece with which it begins, then each time the longest
+    /// piece that continues it. Leaves out a word that cannot be split completely.
     fn word(&mut self) -> ControlFlow<()> {
         let bytes = self.word.as_bytes();
         if bytes.is_empty() || bytes.len() > MAX_WORD_BYTES {
@@ -109,7 +109,7 @@ impl Words<'_> {
         ControlFlow::Continue(())
     }
 
-    /// Converts a part to lower case without accents; a word that is too long becomes empty.
+    /// Stores a part of the text in `word`, in lower case and without accents; a part that is too long becomes empty.
     fn fold(&mut self, part: &str) {
         self.word.clear();
         if part.is_ascii() {
@@ -140,7 +140,7 @@ fn is_wide(c: char) -> bool {
         0x2E80..=0x30FF | 0x3400..=0x4DBF | 0x4E00..=0x9FFF | 0xF900..=0xFAFF | 0x20000..=0x2FA1F)
 }
 
-/// Returns whether a word begins at a position inside an identifier: `read|File`, `HTTP|Server`.
+/// Returns whether a new word begins at a position inside an identifier: `read|File`, `HTTP|Server`.
 fn is_hump(bytes: &[u8], at: usize) -> bool {
     let (before, here) = (bytes[at - 1], bytes[at]);
     here.is_ascii_uppercase()

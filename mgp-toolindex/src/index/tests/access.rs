@@ -102,7 +102,7 @@ async fn only_changed_tools_are_decided_again() {
     index.put(ServerEntry::new("t").tool(tool("read_x", ""))).unwrap();
     let found = index.search(&Query::new("read"), &allowed).unwrap();
     assert_eq!(found.hits.len(), 2);
-    // Only the last chunk of about a thousand tools and the two hits are checked.
+    // Only the tools of the changed chunk, i.e. the last one of about a thousand, and the two hits are checked again.
     assert!(allowed.checks() <= 1024 + 2);
 }
 
@@ -120,7 +120,7 @@ fn a_set_of_a_later_index_is_not_used_for_an_earlier_one() {
         let set = index.shared.sets.filter(now, &filter, &index.shared.analyzer).unwrap();
         set.unwrap().count()
     };
-    // A search that still uses the snapshot before the change runs after a search with the new snapshot.
+    // The second search still uses the older snapshot, after a search with the newer one.
     assert_eq!((passing(&after), passing(&before), passing(&after)), (1, 0, 1));
 }
 

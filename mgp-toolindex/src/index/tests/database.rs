@@ -17,7 +17,16 @@ async fn open(db: &Db, fake: Option<&Arc<Fake>>) -> ToolIndex {
     builder.open(db.clone()).await.unwrap()
 }
 
-async fn run(db: &Db, sql: &'static str) {
+/// Returns a database in which an index has stored the server `files`.
+async fn with_files(fake: Option<&Arc<Fake>>) -> Db {
+    let db = Db::in_memory().await.unwrap();
+    let index = open(&db, fake).await;
+    index.put(files()).unwrap();
+    index.flush().await.unwrap();
+    db
+}
+
+pub(super) async fn run(db: &Db, sql: &'static str) {
     db.write(move |conn| Ok(conn.execute_batch(sql)?)).await.unwrap();
 }
 
@@ -82,8 +91,8 @@ async fn a_reopened_index_is_the_same() {
         assert!(made_anew.len() <= 4, "only servers: {made_anew:?}");
         let exported = |index: &ToolIndex| serde_json::to_string(&index.entries()).unwrap();
         assert_eq!(exported(&again), exported(&index));
-        // Compare the reopened index with a new one, because deleted documents affect the weights of words a little
-        // until segments are merged.
+        // Compare the reopened index with a new one and not with the old one, in which deleted documents affect the
+        // weights of words until segments are merged.
         let new = ToolIndex::builder().embedder(Arc::clone(&fake) as Arc<dyn Embedder>).build();
         let pigeon = tool("send_mail", "Sends a letter by pigeon");
         let mail = ServerEntry::new("mail").name("Mail").tool(pigeon);
@@ -101,10 +110,7 @@ async fn a_reopened_index_is_the_same() {
 
 #[tokio::test]
 async fn restored_servers_are_disconnected() {
-    let db = Db::in_memory().await.unwrap();
-    let index = open(&db, None).await;
-    index.put(files()).unwrap();
-    index.flush().await.unwrap();
+    let db = with_files(None).await;
     let again = open(&db, None).await;
     let connected = Query::new("file").filter(Filter::default().status(ServerState::Connected));
     let found = || names(&again.search(&connected, &AllTools).unwrap());
@@ -124,10 +130,7 @@ async fn a_damaged_tool_is_left_out_and_counted() {
         "UPDATE toolindex_tool SET security = '{\"risk_level\":\"safe\",\"permissions_required\":[]}' WHERE name = 'write_file'",
         "UPDATE toolindex_tool SET hash = zeroblob(16) WHERE name = 'write_file'",
     ] {
-        let db = Db::in_memory().await.unwrap();
-        let index = open(&db, None).await;
-        index.put(files()).unwrap();
-        index.flush().await.unwrap();
+        let db = with_files(None).await;
         run(&db, sql).await;
         let again = open(&db, None).await;
         assert_eq!((again.stats().tools, again.stats().dropped), (2, 1), "{sql}");
@@ -138,21 +141,15 @@ async fn a_damaged_tool_is_left_out_and_counted() {
         let whole = open(&db, None).await;
         assert_eq!((whole.stats().tools, whole.stats().dropped), (3, 0), "{sql}");
     }
-    let db = Db::in_memory().await.unwrap();
-    let index = open(&db, None).await;
-    index.put(files()).unwrap();
-    index.flush().await.unwrap();
+    let db = with_files(None).await;
     run(&db, "UPDATE toolindex_server SET description = 'Other'").await;
     assert_eq!(open(&db, None).await.stats().dropped, 3, "texts of the server count");
 }
 
 #[tokio::test]
 async fn vectors_of_another_model_are_replaced_and_until_then_not_used() {
-    let db = Db::in_memory().await.unwrap();
     let old = Fake::new("old", Cost::Small);
-    let index = open(&db, Some(&old)).await;
-    index.put(files()).unwrap();
-    index.flush().await.unwrap();
+    let db = with_files(Some(&old)).await;
 
     // Opened without an embedder, the index leaves the vectors in the database.
     let none = open(&db, None).await;
@@ -177,11 +174,8 @@ async fn vectors_of_another_model_are_replaced_and_until_then_not_used() {
 
 #[tokio::test]
 async fn an_index_that_is_opened_read_only_computes_no_vectors_of_tools_and_stores_nothing() {
-    let db = Db::in_memory().await.unwrap();
     let old = Fake::new("old", Cost::Small);
-    let index = open(&db, Some(&old)).await;
-    index.put(files()).unwrap();
-    index.flush().await.unwrap();
+    let db = with_files(Some(&old)).await;
     let (small, large) = (Fake::new("new", Cost::Small), Fake::new("new", Cost::Large));
     for (fake, embedded) in [(&small, 0), (&large, 0), (&old, 3)] {
         fake.take();

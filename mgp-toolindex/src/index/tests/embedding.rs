@@ -198,7 +198,24 @@ async fn a_tool_that_cannot_be_embedded_blocks_no_other() {
     assert_eq!((index.stats().embedded, index.stats().not_embedded), (3, 0));
 }
 
-/// An embedder that panics, as code from outside this crate may do.
+#[tokio::test]
+async fn a_server_whose_new_description_cannot_be_embedded_loses_its_old_vector() {
+    for cost in [Cost::Small, Cost::Large] {
+        let index = index(&Fake::new("fake", cost));
+        index.put(mail()).unwrap();
+        index.embedded().await.unwrap();
+        let number = index.shared.snapshot().catalog.server_number("mail").unwrap();
+        let has_vector = || {
+            index.shared.snapshot().servers.as_ref().is_some_and(|all| all.row(number).is_some())
+        };
+        assert!(has_vector(), "{cost:?}");
+        index.put(mail().description("unspeakable")).unwrap();
+        index.embedded().await.unwrap();
+        assert!(!has_vector(), "{cost:?}");
+    }
+}
+
+/// An embedder that panics, as one from outside this crate may do.
 #[derive(Debug)]
 struct Rash;
 
@@ -240,6 +257,8 @@ async fn an_unavailable_model_is_reported_and_retried_after_the_next_change() {
     let error = index.embedded().await.unwrap_err();
     assert!(matches!(error, EmbedError::Unavailable { .. }), "{error}");
     assert_eq!(search(&index, "reads the contents")[0], "files.read_file");
+    let fallback = index.search(&Query::new("read"), &AllTools).unwrap().fallback.unwrap();
+    assert_eq!(fallback.reason.to_string(), "fewer than half of the tools have a vector yet");
     assert_eq!(index.stats().embedding, 3);
 
     fake.breaks_at.store(usize::MAX, Ordering::Relaxed);

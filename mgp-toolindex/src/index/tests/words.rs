@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use mgp_types::store::Db;
 
 use super::super::tool_source::ToolSource;
+use super::database::run;
 use super::{tool, *};
 use crate::text::{DOCUMENT_VERSION, Indexer};
 
@@ -41,6 +42,15 @@ fn found(index: &ToolIndex) -> String {
     all
 }
 
+/// Returns an index that has stored its servers, with its database.
+async fn stored() -> (Db, ToolIndex) {
+    let db = Db::in_memory().await.unwrap();
+    let index = open(&db).await;
+    index.put_all((0..SERVERS).map(server)).unwrap();
+    index.flush().await.unwrap();
+    (db, index)
+}
+
 fn made_of(servers: impl IntoIterator<Item = ServerEntry>) -> ToolIndex {
     let index = by_words();
     index.put_all(servers).unwrap();
@@ -52,10 +62,6 @@ async fn mark(db: &Db) {
     run(db, "UPDATE toolindex_words SET number = number + 1000").await;
 }
 
-async fn run(db: &Db, sql: &'static str) {
-    db.write(move |conn| Ok(conn.execute_batch(sql)?)).await.unwrap();
-}
-
 /// Returns the number of rows, and the number of renumbered ones.
 async fn rows(db: &Db) -> (u32, u32) {
     let sql = "SELECT count(*), count(*) FILTER (WHERE number > 1000) FROM toolindex_words";
@@ -65,10 +71,7 @@ async fn rows(db: &Db) -> (u32, u32) {
 
 #[tokio::test]
 async fn stored_segments_find_the_same_as_new_ones() {
-    let db = Db::in_memory().await.unwrap();
-    let index = open(&db).await;
-    index.put_all((0..SERVERS).map(server)).unwrap();
-    index.flush().await.unwrap();
+    let (db, _index) = stored().await;
     let (kept, _) = rows(&db).await;
     assert!(kept > 0);
     mark(&db).await;
@@ -86,10 +89,7 @@ async fn stored_segments_find_the_same_as_new_ones() {
 #[tokio::test]
 async fn changed_and_removed_tools_are_indexed_again() {
     for change in [Some(other(3)), None] {
-        let db = Db::in_memory().await.unwrap();
-        let index = open(&db).await;
-        index.put_all((0..SERVERS).map(server)).unwrap();
-        index.flush().await.unwrap();
+        let (db, index) = stored().await;
         mark(&db).await;
         let mut left: Vec<_> = (0..SERVERS).map(server).collect();
         if let Some(changed) = change {
@@ -121,10 +121,7 @@ async fn damaged_segments_and_those_of_another_version_are_indexed_again() {
          DELETE FROM toolindex_words WHERE number > 1000",
         "DELETE FROM toolindex_words",
     ] {
-        let db = Db::in_memory().await.unwrap();
-        let index = open(&db).await;
-        index.put_all((0..SERVERS).map(server)).unwrap();
-        index.flush().await.unwrap();
+        let (db, _index) = stored().await;
         mark(&db).await;
         run(&db, sql).await;
         let again = open(&db).await;
@@ -137,10 +134,7 @@ async fn damaged_segments_and_those_of_another_version_are_indexed_again() {
 
 #[tokio::test]
 async fn a_segment_that_is_stored_twice_counts_once() {
-    let db = Db::in_memory().await.unwrap();
-    let index = open(&db).await;
-    index.put_all((0..SERVERS).map(server)).unwrap();
-    index.flush().await.unwrap();
+    let (db, index) = stored().await;
     let twice = "INSERT INTO toolindex_words (key, part) SELECT key, part FROM toolindex_words";
     run(&db, twice).await;
     assert_eq!(found(&open(&db).await), found(&index));

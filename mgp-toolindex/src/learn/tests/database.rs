@@ -51,6 +51,8 @@ async fn a_reopened_history_is_the_same() {
     let history = History::open(db.clone(), HistoryConfig::new()).await.unwrap();
     history.set_embedder(Some(Arc::new(Letters("a"))));
     history.settle();
+    let changed = history.0.table.read().changed.as_ref().map(std::collections::HashSet::len);
+    assert_eq!(changed, Some(0), "what was read is not written again");
     assert_eq!(history.stats(), stats);
     for (before, after) in before.iter().zip(lifts(&history, &me(), "send a mail")) {
         assert_eq!(before.tool, after.tool);

@@ -6,14 +6,15 @@ mod database;
 mod ranked;
 mod tables;
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use mgp_types::service::Principal;
 
 use super::history::Lift;
 use super::*;
-use crate::embed::{EmbedError, Embedder};
+use crate::embed::{Cost, EmbedError, Embedder};
 use crate::text::Analyzer;
 
 /// An embedder whose vector of a text has the frequency of each letter.
@@ -237,6 +238,128 @@ fn a_new_model_replaces_the_vectors() {
     history.set_embedder(None);
     assert_eq!(history.stats().vectors, 0);
     assert_eq!(best(&history, &me(), "send a mail").unwrap().0, "s.tool1");
+}
+
+#[test]
+fn a_query_that_cannot_be_embedded_does_not_leave_later_queries_without_vectors() {
+    #[derive(Debug)]
+    struct Fragile;
+
+    impl Embedder for Fragile {
+        fn model(&self) -> &'static str {
+            "fragile"
+        }
+
+        fn dimensions(&self) -> usize {
+            26
+        }
+
+        fn embed(&self, text: &str) -> Result<Vec<f32>, EmbedError> {
+            if text.contains("zzqq") {
+                let (model, reason) = (self.model().to_owned(), "a broken text".to_owned());
+                return Err(EmbedError::Failed { model, reason });
+            }
+            Letters("").embed(text)
+        }
+    }
+
+    let history = History::new();
+    for query in ["zzqq letter", "read the mail", "send the mail"] {
+        history.record(&me(), query, "s.tool");
+    }
+    history.set_embedder(Some(Arc::new(Fragile)));
+    assert_eq!(history.stats().vectors, 2);
+    assert_eq!(history.0.table.read().without_vector(None), None, "the text is not tried again");
+}
+
+/// An embedder that is too slow to be used while a call is recorded; it is unavailable for texts with `zzqq`. If it has
+/// a history, it records a call there while it computes its first vector.
+#[derive(Debug, Default)]
+struct Slow(OnceLock<History>, AtomicBool);
+
+impl Embedder for Slow {
+    fn model(&self) -> &'static str {
+        "slow"
+    }
+
+    fn dimensions(&self) -> usize {
+        26
+    }
+
+    fn embed(&self, text: &str) -> Result<Vec<f32>, EmbedError> {
+        if text.contains("zzqq") {
+            let (model, reason) = (self.model().to_owned(), "no model".to_owned());
+            return Err(EmbedError::Unavailable { model, reason });
+        }
+        if let Some(history) = self.0.get()
+            && !self.1.swap(true, Ordering::Relaxed)
+        {
+            history.record(&me(), "send the mail", "s.tool");
+        }
+        Letters("").embed(text)
+    }
+
+    fn cost(&self) -> Cost {
+        Cost::Large
+    }
+}
+
+#[test]
+fn a_slow_embedder_makes_vectors_of_queries_that_are_stored_without_their_texts() {
+    let history = History::with_config(HistoryConfig::new().retention(Retention::Vector));
+    history.set_embedder(Some(Arc::new(Slow::default())));
+    history.record(&me(), "read the mail", "s.tool");
+    assert_eq!(history.stats().vectors, 1);
+    history.record(&me(), "zzqq letter", "s.tool");
+    assert_eq!((history.stats().queries, history.stats().vectors), (2, 1));
+    let table = history.0.table.read();
+    assert!(table.queries.iter().all(|query| query.text.is_none()));
+    assert_eq!(table.without_vector(None), None, "no text is left in memory");
+}
+
+#[test]
+fn a_call_that_is_recorded_while_vectors_are_computed_gets_its_vector_too() {
+    let history = History::new();
+    history.record(&me(), "play a song", "s.gone");
+    history.record(&me(), "read the mail", "s.tool");
+    // Free the number of the first query. The query that is recorded during the embedding gets it, and so has a lower
+    // number than the one that is being embedded.
+    drop(history.erase(Erase::Tool("s.gone")));
+    let slow = Slow::default();
+    slow.0.set(history.clone()).unwrap();
+    history.set_embedder(Some(Arc::new(slow)));
+    assert_eq!((history.stats().queries, history.stats().vectors), (2, 2));
+}
+
+/// An embedder that replaces itself by one with vectors of the same length while it computes a vector.
+#[derive(Debug)]
+struct Replaced(History);
+
+impl Embedder for Replaced {
+    fn model(&self) -> &'static str {
+        "replaced"
+    }
+
+    fn dimensions(&self) -> usize {
+        26
+    }
+
+    fn embed(&self, _: &str) -> Result<Vec<f32>, EmbedError> {
+        self.0.set_embedder(Some(Arc::new(Letters("new"))));
+        Letters("").embed("zzz")
+    }
+}
+
+#[test]
+fn no_vector_of_a_replaced_embedder_is_stored() {
+    let history = History::new();
+    history.record(&me(), "read the mail", "s.tool");
+    history.record(&me(), "send the mail", "s.tool");
+    history.set_embedder(Some(Arc::new(Replaced(history.clone()))));
+    assert_eq!(history.stats().vectors, 2);
+    let table = history.0.table.read();
+    let rows = table.rows.as_ref().unwrap();
+    assert!((0..2).all(|query_id| rows.vector(query_id).unwrap()[25] < 0.1));
 }
 
 #[test]

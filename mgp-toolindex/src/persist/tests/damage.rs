@@ -43,8 +43,8 @@ async fn a_damaged_row_is_counted_and_left_out() {
     let (left, unreadable) =
         after("UPDATE toolindex_server SET categories = 7 WHERE id = 'a'").await;
     assert_eq!((left.len(), unreadable), (1, 3));
-    // A damaged name loses no tool, because the definition has the name too; the one in the row only serves to find the
-    // row.
+    // No tool is lost if the name in its row is damaged: the name in the row only serves to find the row, and the
+    // definition contains the name too.
     let (left, unreadable) =
         after("UPDATE toolindex_tool SET name = x'00ff' WHERE name = 'tool1'").await;
     assert_eq!((left[0].1.len(), unreadable), (2, 0));

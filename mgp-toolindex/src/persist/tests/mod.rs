@@ -218,6 +218,27 @@ async fn the_queue_is_bounded_and_skips_only_whole_states() {
 }
 
 #[tokio::test]
+async fn merged_changes_keep_the_vectors_of_two_tools_with_the_same_id() {
+    let db = Db::in_memory().await.unwrap();
+    db.migrate(tables::NAMESPACE, tables::STEPS).await.unwrap();
+    let mut queue = Queue::new([]);
+    for (server, name) in [("a", "b.c"), ("a.b", "c")] {
+        let vectors = vec![vector(server, name, 1, "model-1")];
+        let new = put_tools(server, vec![new_tool(server, name, 0, 1)]);
+        queue.push(vec![new, Change::Vectors(vectors)]);
+    }
+    for _ in 0..MAX_QUEUED {
+        queue.push(Vec::new());
+    }
+    while let Some(batch) = queue.next() {
+        db.write(move |conn| tables::apply(conn, &batch.changes)).await.unwrap();
+    }
+    let all = read(&db).await;
+    assert_eq!(versions_of(&all), expected(&[("a", &[1]), ("a.b", &[1])]));
+    assert!(all.iter().flat_map(|server| &server.tools).all(|tool| tool.vector.is_some()));
+}
+
+#[tokio::test]
 async fn a_failed_write_is_reported_and_retried() {
     let db = Db::in_memory().await.unwrap();
     let (store, _) = IndexStore::open(db.clone()).await.unwrap();

@@ -11,7 +11,7 @@ use super::quantise::QuantisedQuery;
 use super::scan::{Rows, scan};
 use super::top_rows::TopRows;
 
-/// The set of processor instructions that a kernel uses.
+/// A kernel, identified by the set of processor instructions that it uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kernel {
     /// The instructions that every processor of the architecture has.

@@ -7,7 +7,7 @@
 
 #![expect(
     unsafe_code,
-    reason = "a call into further instructions is unsafe; each stands behind the check for them"
+    reason = "a call of a function with additional instructions is unsafe; each call follows the check for them"
 )]
 
 use std::arch::is_x86_feature_detected;

@@ -113,7 +113,8 @@ fn last_change(index: &ToolIndex, from: u64, to: u64) -> u64 {
         .rev()
         .find(|last| {
             let mut expected = BTreeMap::new();
-            // The last change of each server is among the last `SERVERS` changes.
+            // Each change affects the next server in turn, so the last `SERVERS` changes contain the last one of each
+            // server.
             for step in (1..=*last).rev().take(usize::try_from(SERVERS).unwrap()).map(Step) {
                 if let Some(tools) = step.tools() {
                     let names = (0..tools).map(|number| format!("{}_part_{number}", step.word()));

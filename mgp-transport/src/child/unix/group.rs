@@ -32,9 +32,7 @@ pub(super) fn has_members(_group: Pid) -> Option<bool> {
 /// Reads the process group from the text of a `/proc/PID/stat` file; returns `None` if the process is dead.
 #[cfg(target_os = "linux")]
 fn living_in(stat: &[u8]) -> Option<i32> {
-    // The program's name, in parentheses, can contain any character, even parentheses.
-    let after_name = stat.get(memchr::memrchr(b')', stat)? + 1..)?;
-    let mut fields = std::str::from_utf8(after_name).ok()?.split_ascii_whitespace();
+    let mut fields = fields_after_name(stat)?;
     let state = fields.next()?;
     let group = fields.nth(1)?.parse().ok()?;
     (!matches!(state, "Z" | "X" | "x")).then_some(group)
@@ -43,9 +41,15 @@ fn living_in(stat: &[u8]) -> Option<i32> {
 /// Reads the parent's process id from the text of a `/proc/PID/stat` file.
 #[cfg(target_os = "linux")]
 pub(super) fn parent(stat: &[u8]) -> Option<i32> {
+    fields_after_name(stat)?.nth(1)?.parse().ok()
+}
+
+/// Returns the fields after the program's name: the state, the parent, the process group and further ones.
+#[cfg(target_os = "linux")]
+fn fields_after_name(stat: &[u8]) -> Option<std::str::SplitAsciiWhitespace<'_>> {
+    // The name, in parentheses, can contain any character, even parentheses.
     let after_name = stat.get(memchr::memrchr(b')', stat)? + 1..)?;
-    let mut fields = std::str::from_utf8(after_name).ok()?.split_ascii_whitespace();
-    fields.nth(1)?.parse().ok()
+    Some(std::str::from_utf8(after_name).ok()?.split_ascii_whitespace())
 }
 
 #[cfg(all(test, target_os = "linux"))]

@@ -3,8 +3,8 @@
 //! See MGP §11. There is only one such thread, because the parent death signal is tied to the thread that forks. It
 //! does not belong to a runtime, because it must outlive every runtime. It sleeps in `poll` on a wake-up pipe, to which
 //! each request writes, and on the children's pidfds; without pidfds it checks its children every 50 ms. It never
-//! reads, writes or logs for a child, so no child can block it; only starting a program from a file system that does
-//! not respond can.
+//! reads, writes or logs for a child, so no child can block it; it is blocked only while it starts a program from a
+//! file system that does not respond.
 
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
 #[cfg(target_os = "linux")]
@@ -114,7 +114,7 @@ impl Waker {
         }
     }
 
-    /// Empties the pipe. All requests that were sent before are visible afterwards.
+    /// Empties the pipe. The thread then sees all requests that were sent before.
     fn reset(&self, reader: &mut PipeReader) {
         let _ = reader.read(&mut [0; 8]);
         self.is_woken.store(false, Ordering::Release);

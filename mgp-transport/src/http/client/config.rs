@@ -20,7 +20,8 @@ pub struct HttpClientConfig {
     /// The maximum time for opening a connection, including TLS. Default: 10 s.
     pub connect_timeout: Duration,
     /// The maximum time for sending a message that is not a request: a notification, an answer to the server, or the
-    /// end of a session. Default: 30 s.
+    /// end of a session. Also the maximum time for opening a new session instead of a lost one while no call waits for
+    /// it. Default: 30 s.
     pub message_timeout: Duration,
     /// The maximum length of the head of a response; a longer one fails the request. Default: 64 KiB, at least 8 KiB.
     pub header_bytes: usize,

@@ -301,7 +301,7 @@ impl Core {
         });
     }
 
-    /// Passes the notifications that all lists changed to the inbound stack, as if the server had sent them.
+    /// Passes a notification of a change for each list to the inbound stack, as if the server had sent it.
     fn notify_lists_changed(self: &Arc<Self>) {
         let from = MessageSource::Session(self.session.session_ref());
         for method in
@@ -342,7 +342,7 @@ impl Core {
         }
     }
 
-    /// Ends the session at the server in the background, on this runtime.
+    /// Ends the session at the server in the background, on the given runtime.
     pub(super) fn end_session_on(self: &Arc<Self>, runtime: &Handle) {
         if let Some(headers) = self.session.close() {
             let core = Arc::clone(self);
@@ -367,7 +367,8 @@ impl Core {
         let _ = timeout(self.limits.linger_timeout, ending).await;
     }
 
-    /// Fails waiting requests, ends the scope and, only on this side, the session; a second call does nothing.
+    /// Fails the waiting requests, and ends the scope and the session. The session ends on this side only: the server
+    /// is not notified. A second call does nothing.
     pub(super) fn end(&self) {
         self.send_half.outbox.close();
         self.send_half.pending.close("the connection ended");
@@ -431,9 +432,10 @@ impl Drop for TaskGuard {
 
 #[cfg(test)]
 mod tests {
-    use mgp_types::method::{Initialize, Request as _};
+    use mgp_types::method::{Initialize, LoggingSetLevel, Request as _};
     use mgp_types::service::{Call, Method, Router};
 
+    use super::super::session_settings::SettingChange;
     use super::*;
     use crate::http::{Endpoint, HttpClientConfig};
 
@@ -444,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_opened_after_the_end_does_not_keep_its_connection_alive() {
+    fn nothing_that_is_recorded_after_the_end_keeps_the_connection_alive() {
         let (core, _jobs) = core(Stack::new(Router::new()));
         let opening = |core: &Arc<Core>| {
             let method = Method::from_static(Initialize::METHOD);
@@ -454,9 +456,14 @@ mod tests {
         SessionGuard::new(&core, without_id()).start(opening(&core)).unwrap();
         core.end();
         SessionGuard::new(&core, without_id()).start(opening(&core)).unwrap_err();
+        // If a request was answered before the end, its setting can still be recorded after the end.
+        let method = Method::from_static(LoggingSetLevel::METHOD);
+        let request = Call::request(method, Params::none(), core.context());
+        core.session.keep(SettingChange::of(&request).unwrap());
+        drop(request);
         let left = Arc::downgrade(&core);
         drop(core);
-        assert!(left.upgrade().is_none(), "the call that opened it keeps it alive");
+        assert!(left.upgrade().is_none(), "a recorded call keeps it alive");
     }
 
     #[tokio::test(start_paused = true)]

@@ -68,7 +68,7 @@ impl Endpoint {
         &self.uri
     }
 
-    /// Returns the URI of a redirect, if it is on the same origin.
+    /// Returns the URI to which a redirect leads, if its origin is that of this endpoint.
     pub(super) fn on_same_origin(&self, location: &str) -> Option<Uri> {
         if location.starts_with('/') && !location.starts_with("//") {
             let mut parts = self.uri.clone().into_parts();
@@ -78,9 +78,7 @@ impl Endpoint {
         let uri: Uri = location.parse().ok()?;
         (origin_of(&uri)? == self.origin && !uri.authority()?.as_str().contains('@')).then_some(uri)
     }
-}
 
-impl Endpoint {
     /// Returns the endpoint at an address that the server sent, absolute or relative; `None` if the address is not on
     /// the same origin.
     pub(super) fn resolve(&self, address: &str) -> Option<Self> {

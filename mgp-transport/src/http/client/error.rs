@@ -10,8 +10,8 @@ use mgp_types::{ErrorCode, Recovery, RpcError};
 
 use crate::frame::bytes_text;
 
-/// The beginning of the server's text in the message of an error for a status. `mgp-client-sdk` removes the text from
-/// the causes of failed starts.
+/// The text in error messages that precedes the server's own explanation of an error status. `mgp-client-sdk` cuts the
+/// causes of failed starts at this text.
 const SERVER_TEXT: &str = " (server: `";
 
 /// The reason why a client cannot be created for a URL.
@@ -42,7 +42,8 @@ pub enum HttpClientError {
     /// Credentials, or headers that can contain secret keys, would be sent unencrypted.
     #[error(
         "`{0}` is not https, so the credentials and headers given for it could be read in transit; \
-         use https, or set `credentials_in_clear` if the network is yours"
+         use https, or an address of this machine that is the start of a tunnel, e.g. of `ssh -L` \
+         (a program can also set `HttpClientConfig::credentials_in_clear`)"
     )]
     InClear(String),
 }
@@ -99,7 +100,8 @@ impl Fault {
         }
     }
 
-    /// Creates a failure for JSON that is not the answer to its request, with the server's text in it.
+    /// Creates the failure for a response whose JSON does not answer the request. `server_text` is the text that the
+    /// JSON contains.
     pub(super) fn unanswered(server_text: &str) -> Self {
         let why = "the server's JSON does not answer the request".to_owned();
         Self::Malformed(if server_text.is_empty() {
@@ -181,7 +183,7 @@ impl From<Fault> for RpcError {
             }
             Fault::Session(why) => Self::new(
                 ErrorCode::SERVER_RESTARTING,
-                format!("the server no longer has the session: {why}"),
+                format!("the server no longer has the session, {why}"),
             ),
             Fault::Header(name) => {
                 Self::invalid_params(format!("the value of `{name}` contains a line break or another character that is not allowed in headers; trim it"))

@@ -36,7 +36,7 @@ use super::sse::{Event, SseReader, TooLong};
 use crate::duplex::{DuplexEnd, duplex};
 use crate::frame::answer_too_long;
 
-/// The number of bytes of held messages after which no more messages are read; one larger message does not count.
+/// The number of bytes of held messages after which no more messages are read. A single held message can be larger.
 const MAX_HELD_BYTES: usize = 1 << 20;
 
 /// The minimum time between the start of a request's POST and its cancellation while the POST is running. Each POST has
@@ -136,7 +136,7 @@ impl EventStream {
         Ok((stream, address))
     }
 
-    /// Returns the next event; `None` at the end.
+    /// Returns the next event; `None` at the end of the stream.
     async fn next(&mut self) -> Result<Option<Result<Event, TooLong>>, RpcError> {
         loop {
             let mut input: &[u8] = &self.rest;
@@ -191,7 +191,7 @@ async fn receive(mut stream: EventStream, writer: &Writer, grace: Duration) {
     }
 }
 
-/// Returns the message of an event; `None` for an event of another kind.
+/// Returns the message in an event, as one line; `None` if the event contains no message.
 fn line_of(event: &Event) -> Option<Vec<u8>> {
     // In JSON, line breaks occur only between tokens, so they can be replaced by spaces.
     let line = || event.data.replace(['\n', '\r'], " ").into_bytes();

@@ -6,10 +6,11 @@ use std::time::Duration;
 use http::StatusCode;
 use mgp_types::ErrorCode;
 use tokio::sync::oneshot;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::core::{Core, is_session_lost};
 use super::request::{MIN_RETRY_DELAY, StreamResponse};
+use super::session::SessionRef;
 use super::sse::SseReader;
 
 /// Reads the session's GET stream, and resumes it, until the server refuses it, the session is replaced, or
@@ -42,10 +43,9 @@ pub(super) async fn listen(core: Arc<Core>, opened: oneshot::Sender<()>) {
                 if has_lived && is_session_lost(status, &error, session_ref) =>
             {
                 tracing::debug!(%error, "session lost while idle");
-                match core.renew(session_ref).await {
-                    // The task that opened the new session also started a new reader, so this reader ends.
-                    Ok(()) => return,
-                    Err(error) => tracing::debug!(%error, "reopening the session failed"),
+                // The task that opened the new session also started a new reader, so this reader ends.
+                if open_new_session(&core, session_ref).await {
+                    return;
                 }
             }
             // Status 405 is expected here. Messages of the server outside of calls cannot be received then.
@@ -56,7 +56,7 @@ pub(super) async fn listen(core: Arc<Core>, opened: oneshot::Sender<()>) {
             Ok(StreamResponse::Refused(..)) => {}
             // The session was replaced; the new session has its own reader.
             Ok(StreamResponse::Replaced) => return,
-            // Another attempt would ask a person to log in, again and again.
+            // Give up after this many failed logins, because each further attempt would ask a person to log in again.
             Err(error)
                 if attempts >= core.sender.config.max_reconnects
                     && matches!(
@@ -75,6 +75,18 @@ pub(super) async fn listen(core: Arc<Core>, opened: oneshot::Sender<()>) {
     }
 }
 
+/// Opens a new session instead of a lost one; returns whether that succeeded.
+async fn open_new_session(core: &Arc<Core>, lost: SessionRef) -> bool {
+    // No caller limits the time of this handshake. Without a limit, a handshake that gets no answer would also block
+    // every later request, because they all wait for the same new session.
+    match timeout(core.sender.config.message_timeout, core.renew(lost)).await {
+        Ok(Ok(())) => return true,
+        Ok(Err(error)) => tracing::debug!(%error, "reopening the session failed"),
+        Err(_) => tracing::debug!("timeout: reopening the session got no answer"),
+    }
+    false
+}
+
 /// Returns whether a server that answers with this error status may have a stream later.
 fn can_pass(status: StatusCode) -> bool {
     let is_passing = status.is_server_error()
@@ -82,8 +94,8 @@ fn can_pass(status: StatusCode) -> bool {
     is_passing && status != StatusCode::NOT_IMPLEMENTED
 }
 
-/// Returns the wait before the next attempt to open the stream, after `failed` attempts that failed. From
-/// `max_reconnects` failures on, the wait is `max_retry`; the function logs a warning when that number is reached.
+/// Returns the wait before the next attempt to open the stream; `failed` is the number of failed attempts in a row.
+/// From `max_reconnects` failures on, the wait is `max_retry`; the function logs a warning when that number is reached.
 fn delay_before_attempt(core: &Core, reader: &SseReader, failed: u32) -> Duration {
     let config = &core.sender.config;
     if failed < config.max_reconnects {

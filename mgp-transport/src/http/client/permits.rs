@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 
 use crate::http::caller_share::{Caller, max_share};
 
-/// A limited number of permits. A caller that has its share of them waits for its own requests only.
+/// A limited number of permits. Each caller can have only a share of them, so that some are left for others.
 pub(super) struct Permits {
     bound: usize,
     state: Mutex<State>,
@@ -18,7 +18,7 @@ pub(super) struct Permits {
 #[derive(Default)]
 struct State {
     taken: usize,
-    /// The number of the next waiting request.
+    /// The sequence number for the next request that has to wait.
     next: u64,
     /// The callers that have permits or wait for a permit.
     callers: HashMap<Caller, CallerPermits, ahash::RandomState>,
@@ -37,7 +37,7 @@ pub(super) struct Permit {
     caller: Caller,
 }
 
-/// A place in the queue of a caller, which is left when the guard is dropped.
+/// A guard for a request's place in the queue of its caller. Dropping the guard removes the request from the queue.
 struct QueuePlace<'a> {
     permits: &'a Permits,
     caller: Caller,
@@ -85,7 +85,7 @@ impl Permits {
 }
 
 impl State {
-    /// Counts a permit for a caller, unless the caller has its share or has requests that wait.
+    /// Takes a permit for a caller, unless the caller has used up its share or already has requests that wait.
     fn take(&mut self, caller: &Caller, bound: usize) -> bool {
         let most = max_share(bound, self.taken);
         let own = self.callers.get(caller);
@@ -199,7 +199,7 @@ mod tests {
         }
         drop(gone);
         running.pop();
-        // The caller without a permit is the first, and then the oldest request.
+        // The next permit goes to the caller without a permit, and the one after it to the oldest request.
         assert!((&mut first).now_or_never().is_none());
         drop((&mut other).now_or_never().flatten().unwrap());
         assert!((&mut second).now_or_never().is_none());

@@ -225,7 +225,7 @@ struct IdleState {
 struct IdleConnection {
     sender: Sender,
     since: Instant,
-    /// The time since `since` after which the connection expires.
+    /// The time after `since` at which the connection expires.
     timeout: Duration,
 }
 
@@ -271,7 +271,8 @@ impl IdleConnections {
         taken
     }
 
-    /// Adds a connection with the headers of its last response, and ensures that it is closed when it expires.
+    /// Adds an idle connection, and ensures that it is closed when it expires. `headers` are those of its last
+    /// response, in which the server can limit the idle time.
     fn put(idle: &Arc<Self>, sender: Sender, headers: &HeaderMap) {
         let timeout = server_timeout(headers).map_or(idle.timeout, |named| named.min(idle.timeout));
         if idle.bound == 0 || timeout.is_zero() || sender.is_closed() {
@@ -288,7 +289,7 @@ impl IdleConnections {
         }
         let since = Instant::now();
         connections.push(IdleConnection { sender, since, timeout });
-        // If the task ended with its runtime, it must be started again, too.
+        // Start the task that closes connections if there is none, or if it has ended together with its runtime.
         if reaper.as_ref().is_none_or(JoinHandle::is_finished)
             && let Some(until) = since.checked_add(timeout)
         {
@@ -331,7 +332,7 @@ fn server_timeout(headers: &HeaderMap) -> Option<Duration> {
     Some(Duration::from_secs(seconds.saturating_sub(1)))
 }
 
-/// Dropping the pool ends its task.
+/// Dropping the pool ends the task that closes expired connections.
 impl Drop for IdleConnections {
     fn drop(&mut self) {
         if let Some(reaper) = self.state.lock().reaper.take() {

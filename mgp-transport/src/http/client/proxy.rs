@@ -90,8 +90,13 @@ impl Proxy {
             return None;
         }
         let proxy = self.matcher.as_ref()?.intercept(to)?;
-        if proxy.uri().scheme_str() != Some("http") {
-            return Some(Err("the proxy of the environment is not an http:// URL".into()));
+        let scheme = proxy.uri().scheme_str().unwrap_or_default();
+        if scheme != "http" {
+            let why = format!(
+                "HTTPS_PROXY, HTTP_PROXY or ALL_PROXY names a proxy with `{scheme}://`, which is not supported: \
+                 name a proxy with `http://`, or add the host to NO_PROXY"
+            );
+            return Some(Err(why.into()));
         }
         let tunnel = Tunnel::new(proxy.uri().clone(), connector.clone());
         Some(Ok(match proxy.basic_auth() {
@@ -185,5 +190,14 @@ mod tests {
         }
         let port = |to: &'static str| with_port(Uri::from_static(to)).port_u16();
         assert_eq!((port("http://a.example/x"), port("http://a.example:8/x")), (Some(80), Some(8)));
+    }
+
+    #[test]
+    fn a_proxy_of_another_kind_is_refused_with_the_remedy() {
+        let matcher = Matcher::builder().all("socks5://proxy.example:1080").build();
+        let proxy = Proxy { matcher: Some(Arc::new(matcher)), others: None };
+        let to = Uri::from_static("https://mcp.example/mcp");
+        let refused = proxy.tunnel(&to, &HttpConnector::new()).unwrap().err().unwrap().to_string();
+        assert!(refused.contains("`socks5://`") && refused.contains("NO_PROXY"), "{refused}");
     }
 }

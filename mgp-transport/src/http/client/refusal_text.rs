@@ -11,7 +11,7 @@ pub(super) const MAX_REFUSAL_BYTES: usize = 256 << 10;
 const MIN_SECRET_BYTES: usize = 8;
 /// The maximum number of bytes of a server's text in an error message.
 const MAX_TEXT_BYTES: usize = 300;
-/// The maximum depth of a text in objects and lists, including itself.
+/// The number of levels of objects and lists in which a text is searched, plus one for the text itself.
 const MAX_DEPTH: usize = 4;
 /// The members that name a kind of error.
 const TITLES: [&str; 3] = ["error", "errors", "title"];
@@ -37,7 +37,7 @@ pub(super) fn server_text<'a>(body: &str, secrets: impl Iterator<Item = &'a str>
 
 fn without_secrets<'a>(text: String, secrets: impl Iterator<Item = &'a str>) -> String {
     let mut secrets: Vec<_> = secrets.filter(|secret| secret.len() >= MIN_SECRET_BYTES).collect();
-    // One secret can be a part of another one.
+    // Replace long secrets first, because a short one can be a part of a longer one.
     secrets.sort_unstable_by_key(|secret| Reverse(secret.len()));
     secrets.into_iter().fold(text, |text, secret| text.replace(secret, "…"))
 }

@@ -111,9 +111,9 @@ impl RequestState {
 /// The consecutive attempts to resume a stream that brought no event.
 #[derive(Default)]
 struct Attempts {
-    /// The number of attempts since the last attempt that the server accepted.
+    /// The number of failed attempts since the last attempt that the server accepted.
     failed: u32,
-    /// The streams that the server opened, and ended without an event.
+    /// The number of streams that the server opened, and ended without an event.
     empty: u32,
 }
 

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 
 use super::error::{Fault, causes};
 use super::refusal_text::MAX_REFUSAL_BYTES;
-use super::sender::HttpSender;
+use super::sender::{HttpSender, drain};
 use crate::http::body_buffer::BodyBuffer;
 
 /// The maximum time for which the client reads an error response that is not `application/json`.
@@ -61,7 +61,7 @@ impl HttpSender {
         if matches!(head.status, StatusCode::ACCEPTED | StatusCode::NO_CONTENT)
             || body.is_end_stream()
         {
-            super::sender::drain(body).await;
+            drain(body).await;
             return Ok(());
         }
         if let Some(encoding) = content_encoding(&head.headers) {
@@ -91,7 +91,7 @@ impl HttpSender {
             let read = timeout(REFUSAL_TEXT_TIMEOUT, reading).await;
             read.ok().and_then(Result::ok).unwrap_or_default()
         } else {
-            super::sender::drain(body).await;
+            drain(body).await;
             ByteString::new()
         };
         match rpc_error(&text) {
@@ -126,7 +126,7 @@ fn content_encoding(headers: &HeaderMap) -> Option<&'static str> {
     if named.is_empty() || is(&"identity") {
         return None;
     }
-    // The text of the server is not repeated.
+    // An unknown name is not shown, because the server can write any text there.
     Some(["gzip", "br", "deflate", "zstd"].into_iter().find(is).unwrap_or("unknown"))
 }
 
@@ -151,8 +151,8 @@ pub(super) fn content_kind(headers: &HeaderMap) -> Option<ContentKind> {
     }
 }
 
-/// Returns whether a body may be a text for people, or JSON of any kind. Some web frameworks name HTML as the type of a
-/// plain text, too.
+/// Returns whether a body may be text or JSON, by its content type. HTML counts as text, because some web frameworks
+/// label plain text as HTML.
 fn is_text(headers: &HeaderMap) -> bool {
     if content_encoding(headers).is_some() {
         return false;

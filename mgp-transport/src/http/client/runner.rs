@@ -73,7 +73,7 @@ impl Runner {
     }
 }
 
-/// Ends the connection also if the runner is dropped while it runs.
+/// Ends the connection even if the runner is dropped while it runs.
 impl Drop for Runner {
     fn drop(&mut self) {
         // After a regular close, the session has been ended already; otherwise it is ended in the background.

@@ -35,7 +35,6 @@ pub(super) struct HttpSender {
 /// A function that creates the headers of a request; called each time the request is sent.
 pub(super) type MakeHeaders<'a> = &'a (dyn Fn() -> HeaderMap + Sync);
 
-/// A request that was sent.
 struct SentRequest<'a> {
     method: &'a Method,
     headers: MakeHeaders<'a>,
@@ -164,7 +163,7 @@ impl HttpSender {
         }
     }
 
-    /// Builds a request.
+    /// Builds the request to a destination, with all its headers and these credentials.
     fn message(
         &self,
         method: &Method,
@@ -192,8 +191,7 @@ impl HttpSender {
 
     /// Returns whether a response needs another step: a redirect, or a refusal of credentials.
     fn needs_next_step(&self, response: &Response<Incoming>) -> bool {
-        is_redirect(response.status())
-            || (self.config.credentials.is_some() && is_refusal(response))
+        is_redirect(response) || (self.config.credentials.is_some() && is_refusal(response))
     }
 
     /// Passes the nonce in a response to the credentials, for the proofs of later requests.
@@ -217,9 +215,13 @@ impl HttpSender {
         let to = to.unwrap_or_default();
         let keeps =
             matches!(status, StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT);
-        match self.endpoint.on_same_origin(&to).filter(|_| keeps && !is_redirected) {
-            Some(there) => Ok(Destination::new(&there)),
-            None => Err(Fault::Redirect { status, to: shown_url(&to) }),
+        match self.endpoint.on_same_origin(&to) {
+            Some(there) if keeps && !is_redirected => Ok(Destination::new(&there)),
+            // The error shows the whole URL, even if the server sent only its path.
+            there => {
+                let to = there.map_or(to, |there| there.to_string());
+                Err(Fault::Redirect { status, to: shown_url(&to) })
+            }
         }
     }
 
@@ -289,8 +291,12 @@ fn auth_refusal(
         .attempts(times)
 }
 
-fn is_redirect(status: StatusCode) -> bool {
-    status.is_redirection() && status != StatusCode::NOT_MODIFIED
+/// Returns whether a response is a redirect. A redirect status without an address counts as an ordinary refusal.
+fn is_redirect(response: &Response<Incoming>) -> bool {
+    let status = response.status();
+    status.is_redirection()
+        && status != StatusCode::NOT_MODIFIED
+        && response.headers().contains_key(LOCATION)
 }
 
 /// Returns whether a response refuses the credentials, so that the server might accept others: 401, or 403 with a
@@ -331,7 +337,10 @@ mod tests {
         };
         let key = HeaderName::from_static("x-api-key");
         let far = "http://mcp.example/mcp";
-        assert!(matches!(check(far, key.clone(), false), Err(HttpClientError::InClear(_))));
+        let error = check(far, key.clone(), false).unwrap_err();
+        assert!(matches!(error, HttpClientError::InClear(_)));
+        // The configuration of the kernel has no such setting, so the error also names another remedy.
+        assert!(error.to_string().contains("tunnel"), "{error}");
         check(far, key.clone(), true).unwrap();
         check(far, USER_AGENT, false).unwrap();
         check("http://localhost:8000/mcp", key, false).unwrap();

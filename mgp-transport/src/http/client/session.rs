@@ -52,7 +52,6 @@ pub(super) struct SessionRef {
     pub(super) has_id: bool,
 }
 
-/// Headers that identify a session.
 #[derive(Default)]
 pub(super) struct SessionHeaders {
     pub(super) id: Option<HeaderValue>,
@@ -71,7 +70,6 @@ impl SessionHeaders {
 }
 
 impl Session {
-    /// Returns the current session and its headers.
     pub(super) fn current(&self) -> (SessionRef, Arc<SessionHeaders>) {
         let state = self.state.lock();
         (state.session_ref(), Arc::clone(&state.headers))
@@ -120,9 +118,13 @@ impl Session {
         self.state.lock().handshake.clone()
     }
 
-    /// Records a setting that the server accepted.
+    /// Records a setting that the server accepted, unless the session was closed in the meantime: the calls in the
+    /// settings would keep the connection alive.
     pub(super) fn keep(&self, change: SettingChange) {
-        self.state.lock().settings.keep(change);
+        let mut state = self.state.lock();
+        if !state.is_closed {
+            state.settings.keep(change);
+        }
     }
 
     pub(super) fn settings(&self) -> Vec<Call> {
@@ -151,16 +153,19 @@ impl Session {
     /// Closes the session, so that no other can start; returns the headers for ending it at the
     /// server, if it has an id.
     pub(super) fn close(&self) -> Option<HeaderMap> {
-        let mut headers = HeaderMap::new();
-        let session_ref = self.insert_headers(&mut headers);
-        // Dropping the old state drops the calls in it, which would keep the connection alive.
-        *self.state.lock() = SessionState {
-            generation: session_ref.generation + 1,
-            is_closed: true,
-            ..SessionState::default()
+        // The calls in the old state would keep the connection alive. They are dropped after the lock is released,
+        // because their destructors can run any code.
+        let old = {
+            let mut state = self.state.lock();
+            let generation = state.generation + 1;
+            let closed = SessionState { generation, is_closed: true, ..SessionState::default() };
+            std::mem::replace(&mut *state, closed)
         };
         self.changed.notify_waiters();
-        session_ref.has_id.then_some(headers)
+        old.headers.id.as_ref()?;
+        let mut headers = HeaderMap::new();
+        old.headers.insert_headers(&mut headers);
+        Some(headers)
     }
 }
 

@@ -6,8 +6,8 @@ use mgp_types::method::{
 };
 use mgp_types::service::{Call, CallKey, Deadline, Extensions, Outlet, SessionReplay};
 
-/// The maximum number of subscribed resources that are recorded, and also of other calls; further resources and calls
-/// are not replayed.
+/// The maximum number of subscribed resources that are recorded, and separately of other recorded calls; whatever
+/// exceeds it is not replayed.
 const MAX_WATCHED: usize = 4096;
 
 #[derive(Default)]
@@ -34,7 +34,7 @@ pub(super) enum SettingChange {
 pub(super) struct Replayed;
 
 impl SettingChange {
-    /// Returns the change that a request makes, if any.
+    /// Returns the change of the session's settings that a request makes, if any.
     pub(super) fn of(call: &Call) -> Option<Self> {
         if call.is::<LoggingSetLevel>() {
             return Some(Self::Level(replay_of(call)));

@@ -174,7 +174,7 @@ impl GuardedFetch {
         self.within(url, self.receive(url, write)).await
     }
 
-    /// Does a part of the work for a URL within the time limit.
+    /// Runs a step of a download within the time limit; if it takes longer, returns an error that names the URL.
     async fn within<T>(
         &self,
         url: &str,
@@ -216,7 +216,7 @@ impl GuardedFetch {
             }
             return Ok(());
         }
-        let why = format!("it leads on more than {REDIRECTS} times");
+        let why = format!("it redirects more than {REDIRECTS} times");
         Err(FetchError::Failed { url: shown_url(&url), why })
     }
 
@@ -298,7 +298,7 @@ impl Rules {
             return Err(forbidden("it has no host".to_owned()));
         };
         if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
-            return Err(forbidden("it holds credentials".to_owned()));
+            return Err(forbidden("it contains a user name or a password".to_owned()));
         }
         let is_own = self.hosts.contains(&bare(host)) || (self.loopback && is_loopback_host(host));
         match uri.scheme_str() {
@@ -363,7 +363,7 @@ impl Service<Name> for Guard {
 }
 
 impl Rules {
-    /// Returns the allowed addresses; fails if all of them are forbidden.
+    /// Returns those addresses of a host that are allowed; fails if all of them are forbidden.
     fn sieve(
         &self,
         host: &str,
@@ -437,7 +437,7 @@ mod tests {
         refused(&rules, "http://example.com/", "not https");
         refused(&rules, "file:///etc/passwd", "");
         refused(&rules, "gopher://example.com/", "neither");
-        refused(&rules, "https://user@example.com/", "credentials");
+        refused(&rules, "https://user@example.com/", "user name");
         refused(&rules, "https://127.0.0.1/", "this machine");
         refused(&rules, "https://[::1]/", "this machine");
         refused(&rules, "https://[::ffff:10.0.0.1]/", "private");

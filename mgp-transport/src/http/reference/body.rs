@@ -1,4 +1,4 @@
-//! The body of a response that contains the bytes of a data reference.
+//! The response body that delivers the data to which a data reference points.
 
 use std::io;
 use std::path::Path;

@@ -29,7 +29,7 @@ pub enum OriginFault {
     Size,
 }
 
-/// All faults with their names in the header.
+/// All faults, each with the name that the header contains for it.
 const NAMES: [(OriginFault, &str); 5] = [
     (OriginFault::Unreachable, "unreachable"),
     (OriginFault::Forbidden, "forbidden"),

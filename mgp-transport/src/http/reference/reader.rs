@@ -46,7 +46,7 @@ pub enum ReferenceError {
     #[error("the URL of the data reference does not lead to a server of data references")]
     Foreign,
     /// The connection over which the data was read broke too often, or the server could not resume.
-    #[error("reading the data reference was interrupted {MAX_ATTEMPTS} times: {0}")]
+    #[error("reading the data reference was interrupted: {0}")]
     Interrupted(String),
     /// The data of the reference has more bytes than this limit.
     #[error("the data has more than {0} bytes")]
@@ -83,7 +83,7 @@ pub struct ReferenceReader {
     pieces: Pieces,
 }
 
-/// The open response, if any.
+/// The pieces of the open response; `None` if no response is open.
 struct Pieces(Option<ByteStream>);
 
 mgp_types::opaque_debug!(Pieces);
@@ -149,7 +149,8 @@ impl ReferenceReader {
             self.pieces = Pieces(None);
             self.attempts += 1;
             if self.attempts >= MAX_ATTEMPTS {
-                return Err(ReferenceError::Interrupted(broken));
+                let why = format!("{broken}; gave up after {MAX_ATTEMPTS} interruptions in a row");
+                return Err(ReferenceError::Interrupted(why));
             }
             tracing::debug!(read = self.read, broken, "resuming a data reference");
         }

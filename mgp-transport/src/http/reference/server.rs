@@ -88,7 +88,7 @@ pub struct ReferenceServer {
 
 struct Shared {
     sealer: Sealer,
-    /// The beginning of URLs, without a slash at the end.
+    /// The beginning of the URLs of all references, without a slash at its end.
     base: String,
     address: SocketAddr,
     settings: ReferenceSettings,
@@ -190,7 +190,7 @@ impl Service<Request<Incoming>> for ReferenceService {
     }
 }
 
-/// The response to a request for data that cannot be sent.
+/// The response that refuses a request for the data of a reference.
 struct Refusal {
     status: StatusCode,
     fault: Option<OriginFault>,
@@ -282,7 +282,8 @@ async fn open(entry: &Entry, from: u64) -> Result<(ByteStream, Option<u64>), Ref
                 tracing::warn!(%error, "a reference cannot be read from its server");
                 OriginFault::of(&error)
             })?;
-            // A shorter length than that of the data would cut them without an error.
+            // If the named size is smaller than that of the data, the response would end early without an error. So a
+            // wrong size is refused here.
             if let (Some(named), Some(found)) = (entry.size, opened.size)
                 && named != found
             {

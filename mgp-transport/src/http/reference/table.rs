@@ -24,7 +24,7 @@ pub enum ReferenceData {
     Remote(RemoteReference),
 }
 
-/// Another server's reference.
+/// A data reference of another server, whose data this server passes on.
 #[derive(Clone, Debug)]
 pub struct RemoteReference {
     /// The URL of the other server's reference.
@@ -50,7 +50,8 @@ pub(super) struct Entry {
     pub(super) data: ReferenceData,
     pub(super) mime_type: String,
     pub(super) size: Option<u64>,
-    expires_at: Instant,
+    /// `None` if the reference never expires.
+    expires_at: Option<Instant>,
 }
 
 /// The references that are served, by their ids.
@@ -64,7 +65,11 @@ impl Entry {
         size: Option<u64>,
         ttl: Duration,
     ) -> Self {
-        Self { data, mime_type, size, expires_at: Instant::now() + ttl }
+        Self { data, mime_type, size, expires_at: Instant::now().checked_add(ttl) }
+    }
+
+    fn has_expired(&self) -> bool {
+        self.expires_at.is_some_and(|expires_at| expires_at <= Instant::now())
     }
 
     fn bytes_in_memory(&self) -> usize {
@@ -84,8 +89,7 @@ impl ReferenceTable {
         max_entries: usize,
         max_bytes: usize,
     ) -> Result<(), ReferenceError> {
-        let now = Instant::now();
-        self.0.retain(|_, entry| entry.expires_at > now);
+        self.0.retain(|_, entry| !entry.has_expired());
         let bytes: usize = self.0.values().map(Entry::bytes_in_memory).sum();
         if self.0.len() >= max_entries || bytes + entry.bytes_in_memory() > max_bytes {
             return Err(ReferenceError::Full);
@@ -95,7 +99,7 @@ impl ReferenceTable {
     }
 
     pub(super) fn get(&self, id: &str) -> Option<Entry> {
-        self.0.get(id).filter(|entry| entry.expires_at > Instant::now()).cloned()
+        self.0.get(id).filter(|entry| !entry.has_expired()).cloned()
     }
 
     pub(super) fn remove(&mut self, id: &str) {

@@ -16,7 +16,7 @@ pub(super) struct AddressCounts {
     per_loopback: usize,
 }
 
-/// Guard of a counted connection.
+/// A guard that counts a connection of a network until the guard is dropped.
 #[derive(Debug)]
 pub(super) struct CountedConnection {
     counts: Arc<AddressCounts>,

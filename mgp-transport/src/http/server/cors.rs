@@ -64,7 +64,7 @@ where
         // Reject unknown origins before authentication, because their pages must not be able to make the user log in.
         if !origin.to_str().is_ok_and(|origin| is_known_origin(origin, &self.layer.0)) {
             let shown = clip_text(&String::from_utf8_lossy(origin.as_bytes()));
-            let refused = Refusal::Origin(shown).into_response_with(None);
+            let refused = Refusal::Origin(shown).into_response(None);
             return Either::Right(Either::Left(ready(Ok(refused))));
         }
         if *request.method() == Method::OPTIONS

@@ -22,8 +22,9 @@ impl RequestHeaders<'_> {
 
     /// Checks the revision in the headers of a legacy message; fails if it is unknown.
     ///
-    /// This revision may differ from the revision that the session negotiated, which decides: MCP requires status 400
-    /// for invalid and unsupported revisions only, and some clients always name the same one.
+    /// The revision in the headers may differ from the one that the session negotiated, and the negotiated one applies:
+    /// MCP requires status 400 for invalid and unsupported revisions only, and some clients always name the same
+    /// revision.
     pub(super) fn check_legacy_revision(&self) -> Result<(), Refusal> {
         let Some(version) = self.version else { return Ok(()) };
         if Revision::LEGACY.iter().any(|revision| revision.as_str() == version) {
@@ -38,7 +39,7 @@ impl RequestHeaders<'_> {
             if !self.is_modern() {
                 return Ok(Era::Legacy);
             }
-            // The body of a notification contains no revision.
+            // The body of a notification contains no revision, so the revision in the headers decides.
             if kind == Kind::Notification {
                 return self.check_method(method).map(|()| Era::Modern);
             }
@@ -75,7 +76,7 @@ impl RequestHeaders<'_> {
             Some(HeaderTarget::Task(id)) => {
                 check_header("Mcp-Name", self.name, &id, Presence::Optional)
             }
-            // The handler of the method reports invalid params.
+            // The call has no target, or its params are invalid, which the handler of the method reports.
             None => Ok(()),
         }
     }

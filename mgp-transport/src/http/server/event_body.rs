@@ -39,14 +39,13 @@ impl Drop for StreamReader {
     }
 }
 
-/// The events of a response, as its body.
 pub(super) struct EventBody {
     /// The call that writes the events. Declared before `reader`, so that it is dropped first: its destructor can still
     /// write events.
     driven: Option<DrivenCall>,
     reader: StreamReader,
     /// The credentials of the client; the stream ends when they become invalid.
-    pass: Option<CredentialGrant>,
+    grant: Option<CredentialGrant>,
     keep_alive: Duration,
     timer: Option<Pin<Box<Sleep>>>,
 }
@@ -55,7 +54,7 @@ pub(super) struct EventBody {
 pub(super) struct DrivenCall {
     id: Id,
     call: BoxFuture<'static, Result<Reply, RpcError>>,
-    /// The scope and the load of the call, released when the call ends.
+    /// The guards that keep the call in its scope and count it in the load of the server, until the call ends.
     _held: (ScopedRequest, LoadGuard),
 }
 
@@ -80,12 +79,12 @@ impl DrivenCall {
 
 impl EventBody {
     pub(super) fn new(reader: StreamReader, keep_alive: Duration) -> Self {
-        Self { driven: None, reader, pass: None, keep_alive, timer: None }
+        Self { driven: None, reader, grant: None, keep_alive, timer: None }
     }
 
     /// Sets the client's credentials; the response ends when they expire.
-    pub(super) fn with_pass(mut self, pass: Option<CredentialGrant>) -> Self {
-        self.pass = pass;
+    pub(super) fn with_grant(mut self, grant: Option<CredentialGrant>) -> Self {
+        self.grant = grant;
         self
     }
 
@@ -97,7 +96,7 @@ impl EventBody {
 
     /// Returns the next bytes; `None` at the end.
     pub(super) fn poll_next(&mut self, task: &mut Task<'_>) -> Poll<Option<Bytes>> {
-        if self.pass.as_ref().is_some_and(|pass| !pass.is_valid()) {
+        if self.grant.as_ref().is_some_and(|grant| !grant.is_valid()) {
             tracing::debug!("stream ended: the credentials of its client expired");
             self.driven = None;
             return Poll::Ready(None);

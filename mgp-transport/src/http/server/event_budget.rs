@@ -10,7 +10,8 @@ use mgp_types::sync::Mutex;
 
 use crate::http::caller_share::{Caller, max_share};
 
-/// The part of a caller's equal share that it can use even if the other callers have filled the budget.
+/// The divisor for the reserved part: a caller can use an eighth of its equal share even if the other callers have
+/// filled the budget.
 const RESERVED_PART: usize = 8;
 
 /// The limit for the events that all streams of a server keep together, and the settings of these streams.
@@ -28,7 +29,7 @@ pub(super) struct EventBudget {
     pub(super) retry: Duration,
     /// The budgets of callers that have sessions.
     callers: Mutex<HashMap<Caller, Weak<CallerBudget>, ahash::RandomState>>,
-    /// The number of budgets of callers.
+    /// The number of callers' budgets that exist; it determines the equal share of each caller.
     count: AtomicUsize,
 }
 
@@ -76,7 +77,7 @@ impl EventBudget {
 }
 
 impl CallerBudget {
-    /// Returns whether the caller has its share of the budget, so that its streams must not keep more events.
+    /// Returns whether the caller has used up its share of the budget, so that its streams must not keep more events.
     pub(super) fn is_full(&self) -> bool {
         let own = self.held.load(Ordering::Relaxed);
         if own <= max_share(self.all.bound, self.all.held()) {

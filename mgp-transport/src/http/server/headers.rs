@@ -1,7 +1,7 @@
-//! Reads the headers that have a meaning in MCP, in one pass. A request that contains one of them twice is refused,
-//! except for `Accept`.
+//! Reads the headers that have a meaning in MCP, in one pass.
 //!
-//! If another header occurred twice, an intermediary could act on a different value than this server.
+//! A request that contains one of them twice is refused, because an intermediary could act on a different value than
+//! this server. Only `Accept` may occur twice.
 
 use std::sync::{Arc, LazyLock};
 

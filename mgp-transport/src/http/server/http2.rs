@@ -22,7 +22,7 @@ use tokio::sync::watch;
 use tokio::time::{Sleep, sleep, timeout};
 use tower_service::Service;
 
-use super::listener::ConnectionLimits;
+use super::listener::{ConnectionLimits, run_until_stopped};
 use super::tracking::{Activity, TimeoutSocket, TrackedService, observe_body};
 
 /// The bytes with which an HTTP/2 client begins a connection; no method of HTTP/1.1 begins with them.
@@ -119,7 +119,7 @@ pub(super) async fn serve<T, S, R>(
     socket: T,
     service: S,
     limits: ConnectionLimits,
-    mut stopped: watch::Receiver<bool>,
+    stopped: watch::Receiver<bool>,
 ) where
     T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     S: Service<Request<Incoming>, Response = Response<R>, Error = Infallible>,
@@ -139,18 +139,5 @@ pub(super) async fn serve<T, S, R>(
         .keep_alive_interval(PING_INTERVAL)
         .keep_alive_timeout(limits.stall_timeout)
         .serve_connection(io, TrackedService { service, activity, is_multiplexed: true });
-    let mut connection = pin!(connection);
-    let stopping = pin!(async {
-        let _ = stopped.wait_for(|stopped| *stopped).await;
-    });
-    let ended = match select(connection.as_mut(), stopping).await {
-        Either::Left((ended, _)) => ended,
-        Either::Right(((), _)) => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
-        }
-    };
-    if let Err(error) = ended {
-        tracing::debug!(%error, "connection failed");
-    }
+    run_until_stopped(pin!(connection), stopped, http2::Connection::graceful_shutdown).await;
 }

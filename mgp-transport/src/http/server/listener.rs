@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::error::Error;
 use std::future::Future;
 use std::net::SocketAddr;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -274,7 +274,7 @@ async fn serve<T, S, R>(
     socket: T,
     service: S,
     limits: ConnectionLimits,
-    mut stopped: watch::Receiver<bool>,
+    stopped: watch::Receiver<bool>,
 ) where
     T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     S: Service<Request<Incoming>, Response = Response<R>, Error = Infallible>,
@@ -290,14 +290,27 @@ async fn serve<T, S, R>(
         .header_read_timeout(None)
         .max_buf_size(limits.head_bytes.max(8 * 1024))
         .serve_connection(io, TrackedService { service, activity, is_multiplexed: false });
-    let mut connection = pin!(connection);
+    run_until_stopped(pin!(connection), stopped, http1::Connection::graceful_shutdown).await;
+}
+
+/// Drives a connection until it ends. After `stopped`, calls `shut_down`, so that only the running requests are
+/// answered.
+///
+/// The caller pins the connection: if this function did, its future would have the size of two connections.
+pub(super) async fn run_until_stopped<C>(
+    mut connection: Pin<&mut C>,
+    mut stopped: watch::Receiver<bool>,
+    shut_down: impl FnOnce(Pin<&mut C>),
+) where
+    C: Future<Output = hyper::Result<()>>,
+{
     let stopping = pin!(async {
         let _ = stopped.wait_for(|stopped| *stopped).await;
     });
     let ended = match select(connection.as_mut(), stopping).await {
         Either::Left((ended, _)) => ended,
         Either::Right(((), _)) => {
-            connection.as_mut().graceful_shutdown();
+            shut_down(connection.as_mut());
             connection.await
         }
     };

@@ -11,11 +11,12 @@ use super::refusal::Refusal;
 use crate::connection::MAX_PING_BYTES;
 use crate::http::caller_share::{Caller, max_share};
 
-/// The maximum number of requests beyond the limit that are read to check whether they are pings, answers or
-/// cancellations.
+/// The maximum number of requests above the limit of running requests that are read at once, to check whether they are
+/// pings, answers or cancellations.
 const MAX_EXTRA_REQUESTS: usize = 64;
 
-/// The maximum size, in bytes, of the body of a request beyond the limit; an answer can contain the fields of a form.
+/// The maximum size, in bytes, of the body of a request that is above a limit. It leaves room for an answer with the
+/// fields of a form.
 const MAX_EXTRA_BYTES: usize = 64 * 1024;
 
 /// The counts of the running requests of a server and the bytes of their bodies, in total and for each caller.
@@ -45,7 +46,7 @@ impl Load {
         self.held.load(Ordering::Relaxed)
     }
 
-    /// Counts a request of a caller until the guard is dropped; fails if the request exceeds a limit.
+    /// Counts a request of a caller until the returned guard is dropped; fails if the request exceeds a limit.
     pub(super) fn admit(
         self: &Arc<Self>,
         principal: &Principal,
@@ -55,8 +56,8 @@ impl Load {
         busy.refusal().map_or(Ok(busy), Err)
     }
 
-    /// Admits a request like [`admit`](Self::admit), but also up to 64 requests beyond a limit; these are served only
-    /// if they are pings, answers or cancellations.
+    /// Admits a request like [`admit`](Self::admit), but also up to 64 requests that exceed a limit. These are served
+    /// only if they are pings, answers or cancellations.
     pub(super) fn admit_extra(
         self: &Arc<Self>,
         principal: &Principal,
@@ -66,10 +67,12 @@ impl Load {
         let before = self.running.fetch_add(1, Ordering::Relaxed);
         let own = share.running.fetch_add(1, Ordering::Relaxed);
         let most = max_share(bound, before);
-        let exceeded = match () {
-            () if before >= bound => Some(ExceededLimit::Server),
-            () if own >= most => Some(ExceededLimit::Caller),
-            () => None,
+        let exceeded = if before >= bound {
+            Some(ExceededLimit::Server)
+        } else if own >= most {
+            Some(ExceededLimit::Caller)
+        } else {
+            None
         };
         let busy = LoadGuard { load: Arc::clone(self), share, runs: true, bytes: 0, exceeded };
         if before >= bound.saturating_add(MAX_EXTRA_REQUESTS) {
@@ -116,9 +119,9 @@ pub(super) struct LoadGuard {
 /// The limit that a request exceeds.
 #[derive(Clone, Copy, Debug)]
 enum ExceededLimit {
-    /// The request exceeds the limit of the server.
+    /// A limit for the requests of all callers together.
     Server,
-    /// The request exceeds the share of its caller.
+    /// The share of one caller in such a limit.
     Caller,
 }
 
@@ -137,7 +140,8 @@ impl LoadGuard {
         } else {
             return self.check_extra_size(self.bytes);
         }
-        // Any number of running requests can exceed the limit of bytes, so each may exceed it only by a few.
+        // Every running request can exceed the limit of bytes, so each may do so only with a body that is short enough
+        // for a ping.
         if self.bytes > MAX_PING_BYTES { self.refusal().map_or(Ok(()), Err) } else { Ok(()) }
     }
 
@@ -169,8 +173,7 @@ impl LoadGuard {
         })
     }
 
-    /// Refuses a request that exceeds a limit if its body of `bytes` is too long for any message that is served beyond
-    /// a limit.
+    /// Refuses a request that exceeds a limit if its body has more bytes than any message that is served anyway.
     pub(super) fn check_extra_size(&self, bytes: usize) -> Result<(), Refusal> {
         if bytes > MAX_EXTRA_BYTES { self.refusal().map_or(Ok(()), Err) } else { Ok(()) }
     }
@@ -191,8 +194,8 @@ impl Drop for LoadGuard {
         self.share.held.fetch_sub(self.bytes, Ordering::Relaxed);
         if self.share.requests.fetch_sub(1, Ordering::AcqRel) == 1 {
             let mut callers = self.load.callers.lock();
-            // Compares the entry before removing it: the same caller might have started and ended another request
-            // meanwhile, so the entry might be a newer one.
+            // Compare the entry before removing it: the same caller may have ended this request and started another one
+            // meanwhile, so the entry may be a newer one.
             let is_this = |known: &Arc<CallerLoad>| Arc::ptr_eq(known, &self.share);
             if self.share.requests.load(Ordering::Acquire) == 0
                 && callers.get(&self.share.caller).is_some_and(is_this)

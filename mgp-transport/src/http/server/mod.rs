@@ -234,7 +234,6 @@ fn without_slash(path: &str) -> &str {
     path.strip_suffix('/').unwrap_or(path)
 }
 
-/// A received request.
 struct ReceivedRequest<'a> {
     state: &'a Arc<ServerState>,
     parts: &'a Parts,
@@ -260,11 +259,10 @@ impl ReceivedRequest<'_> {
             StreamReader::new(&stream, after),
             self.state.config.keep_alive_interval,
         )
-        .with_pass(self.pass());
+        .with_grant(self.grant());
         Ok(events(HttpBody::events(body)))
     }
 
-    /// Ends a session.
     fn delete(&self) -> Result<Response<HttpBody>, Refusal> {
         let session = self.required_session()?;
         self.state.sessions.close(&session);
@@ -305,18 +303,24 @@ impl ReceivedRequest<'_> {
         known.or(self.state.config.anonymous.as_ref()).cloned().ok_or(Refusal::NoPrincipal)
     }
 
-    /// Refuses to send an answer as JSON after the credentials of its request became invalid. Only a client that accepts
-    /// JSON only can wait for long; the stream of any other client ends at that moment.
+    /// Returns an error if the credentials of a single call became invalid before its JSON answer is sent. Only clients
+    /// that accept no event stream are checked. Any other client gets a stream if the call takes long, and that stream
+    /// ends by itself when the credentials become invalid.
+    fn check_credentials_of_call(&self) -> Result<(), Refusal> {
+        if self.headers.takes_events() { Ok(()) } else { self.check_credentials() }
+    }
+
+    /// Fails if the credentials of the request are no longer valid.
     fn check_credentials(&self) -> Result<(), Refusal> {
         let grant = self.parts.extensions.get::<CredentialGrant>();
-        if self.headers.takes_events() || grant.is_none_or(CredentialGrant::is_valid) {
+        if grant.is_none_or(CredentialGrant::is_valid) {
             return Ok(());
         }
-        Err(Refusal::NoPrincipal)
+        Err(Refusal::CredentialsEnded)
     }
 
     /// Returns the credentials of the request, if they can expire.
-    fn pass(&self) -> Option<CredentialGrant> {
+    fn grant(&self) -> Option<CredentialGrant> {
         self.parts.extensions.get::<CredentialGrant>().cloned()
     }
 }
@@ -416,6 +420,13 @@ mod tests {
             let mut service = HttpService::new(answers_after(Duration::ZERO), local());
             assert_eq!(service.call(request).await.unwrap().status(), 401, "{is_modern}");
         }
+        let mut request = Request::get("/tools").header("host", "localhost");
+        let extensions = request.extensions_mut().unwrap();
+        extensions.insert(CredentialGrant::new(["a"], || false));
+        let config = HttpConfig { tool_paths: true, ..local() };
+        let mut service = HttpService::new(answers_after(Duration::ZERO), config);
+        let response = service.call(request.body(Full::<Bytes>::default()).unwrap()).await.unwrap();
+        assert_eq!(response.status(), 401, "of a client without MCP");
     }
 
     #[tokio::test]

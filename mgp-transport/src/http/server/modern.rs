@@ -63,7 +63,7 @@ impl Post<'_> {
                 return Ok(empty(StatusCode::ACCEPTED));
             }
             if stream.is_silent() && received.answers_in_json() {
-                received.check_credentials()?;
+                received.check_credentials_of_call()?;
                 return Ok(json(status(&outcome, names_capabilities), answer));
             }
             stream.as_events(None);
@@ -79,7 +79,7 @@ impl Post<'_> {
         let driven = DrivenCall::new(id, call, (within, busy));
         let body = EventBody::new(reader, state.config.keep_alive_interval)
             .with_call(driven)
-            .with_pass(received.pass());
+            .with_grant(received.grant());
         Ok(events(HttpBody::events(body)))
     }
 

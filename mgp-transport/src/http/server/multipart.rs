@@ -44,7 +44,7 @@ pub(super) fn message(body: &Bytes, boundary: &str) -> Result<Vec<u8>, Refusal> 
 }
 
 struct Part<'a> {
-    /// The name in `Content-ID`; empty if it has none.
+    /// The name of the part, from its header `Content-ID`; empty without that header.
     name: &'a str,
     data: &'a [u8],
 }

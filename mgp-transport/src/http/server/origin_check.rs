@@ -7,7 +7,7 @@ use super::config::HttpConfig;
 use super::headers::RequestHeaders;
 use super::refusal::{Refusal, clip_text};
 
-/// Checks `Host` and `Origin`.
+/// Checks the headers `Host` and `Origin` of a request; fails if the configuration does not allow one of them.
 pub(super) fn check(
     uri: &Uri,
     headers: &RequestHeaders<'_>,

@@ -1,4 +1,8 @@
 //! POST: reads a message, determines its [protocol era](Era) and answers it.
+//!
+//! `era.rs` determines the era, and `modern.rs` answers modern messages. `legacy/calls.rs` answers legacy messages, and
+//! receives the client's answers to requests of the server, which only the legacy era has. `legacy/batch.rs` answers
+//! batches.
 
 use bytes::Bytes;
 use http::{HeaderName, Response};
@@ -15,7 +19,7 @@ use super::refusal::Refusal;
 use super::{ReceivedRequest, multipart, request_body};
 use crate::connection::{MAX_PING_BYTES, is_ping};
 
-/// One received message, with its caller and its load.
+/// One received message, with its caller, and the guard that counts it in the server's load.
 pub(super) struct Post<'a> {
     pub(super) received: &'a ReceivedRequest<'a>,
     pub(super) principal: Principal,
@@ -37,7 +41,8 @@ where
         return Err(Refusal::Accept);
     }
     let principal = received.principal()?;
-    // Beyond the limit, some requests are still read, because only the body shows whether the message is served anyway.
+    // If too many requests are running, a few more are still read, because only the body shows whether the message is
+    // served anyway.
     let mut busy = received.state.load.admit_extra(&principal, config.in_flight)?;
     let text = request_body::read_text(&received.headers, body, boundary, config, &mut busy);
     let text = text.await?;
@@ -74,8 +79,8 @@ where
     }
 }
 
-/// Returns whether a message of this size is served even beyond the limits. Answers and cancellations are, because
-/// without them the running calls would not end.
+/// Returns whether a message of this size is served even if too many requests are running. Answers and cancellations
+/// are, because without them the running calls would not end.
 fn is_served_beyond_limits(message: &Message, size: usize) -> bool {
     match message {
         Message::Response { .. } => true,
@@ -118,8 +123,8 @@ pub(super) fn context(
     for read in &received.state.config.on_request {
         read(received.parts, &mut cx.extensions);
     }
-    if let Some(pass) = received.pass() {
-        cx.extensions.insert(pass);
+    if let Some(grant) = received.grant() {
+        cx.extensions.insert(grant);
     }
     if let Some(key) = received.headers.idempotency_key {
         cx.extensions.insert(IdempotencyHeader(IdempotencyKey(key.to_owned())));

@@ -26,7 +26,7 @@ pub(super) enum Refusal {
         "there is no stream to GET and no session to DELETE in this revision; messages are sent with POST"
     )]
     Stateless,
-    #[error("`Accept` must take application/json and text/event-stream")]
+    #[error("`Accept` must contain application/json and text/event-stream")]
     Accept,
     #[error("`Content-Type` must be application/json")]
     ContentType,
@@ -40,7 +40,7 @@ pub(super) enum Refusal {
     BodyIncomplete,
     #[error("too many requests run; try again in a moment")]
     Busy,
-    #[error("too many running requests are yours; wait for some of their answers")]
+    #[error("you have too many running requests; wait until some of them are answered")]
     CallerBusy,
     #[error("too many connections from this address; reuse the open ones")]
     Connections,
@@ -70,6 +70,10 @@ pub(super) enum Refusal {
         "the caller is not authenticated; put an authenticating layer around the service, or set `HttpConfig::anonymous`"
     )]
     NoPrincipal,
+    #[error(
+        "the credentials of this request expired or were revoked while it was handled, so it may have had effects; get new ones"
+    )]
+    CredentialsEnded,
     #[error("{0}")]
     Message(RpcError, Option<Id>),
 }
@@ -78,7 +82,7 @@ impl Refusal {
     fn status(&self) -> StatusCode {
         match self {
             Self::Host(_) | Self::Origin(_) => StatusCode::FORBIDDEN,
-            Self::NoPrincipal => StatusCode::UNAUTHORIZED,
+            Self::NoPrincipal | Self::CredentialsEnded => StatusCode::UNAUTHORIZED,
             // An unknown event is 400: for a client, 404 would mean that its session has ended.
             Self::Path { .. } | Self::UnknownSession => StatusCode::NOT_FOUND,
             // With status 404, the client would repeat the call in a new session, although the call might already have
@@ -103,6 +107,7 @@ impl Refusal {
             Self::Version(_) => ErrorCode::UNSUPPORTED_VERSION,
             Self::SessionEnded => ErrorCode::SERVER_NOT_READY,
             Self::NoPrincipal => ErrorCode::AUTH_REQUIRED,
+            Self::CredentialsEnded => ErrorCode::AUTH_EXPIRED,
             Self::NoMeta => ErrorCode::INVALID_PARAMS,
             Self::Busy | Self::CallerBusy | Self::Connections | Self::TooManySessions => {
                 ErrorCode::RESOURCE_EXHAUSTED
@@ -139,12 +144,7 @@ impl Refusal {
     }
 
     /// Returns the refusal as a response, with the id of the request if the id could be read.
-    pub(super) fn into_response(self, id: Option<Id>) -> Response<HttpBody> {
-        self.into_response_with(id)
-    }
-
-    /// Returns the refusal as a response with any type of body.
-    pub(super) fn into_response_with<R: From<Bytes>>(self, id: Option<Id>) -> Response<R> {
+    pub(super) fn into_response<R: From<Bytes>>(self, id: Option<Id>) -> Response<R> {
         self.respond(|refusal| refusal.into_message(id))
     }
 
@@ -232,7 +232,7 @@ mod tests {
     #[track_caller]
     fn check(make: fn() -> Refusal, status: u16, code: i32, header: Option<(&str, &str)>) {
         let shown = make().to_string();
-        let response = make().into_response(None);
+        let response: Response<HttpBody> = make().into_response(None);
         assert_eq!(response.status(), status, "{shown}");
         assert_eq!(response.headers()["content-type"], "application/json");
         if let Some((name, value)) = header {
@@ -260,6 +260,7 @@ mod tests {
         check(|| Refusal::ToolMethod(String::new(), "GET"), 405, -32600, Some(("allow", "GET")));
         let shown = Some(("www-authenticate", "Bearer"));
         check(|| Refusal::NoPrincipal, 401, ErrorCode::AUTH_REQUIRED.0, shown);
+        check(|| Refusal::CredentialsEnded, 401, ErrorCode::AUTH_EXPIRED.0, shown);
         check(|| Refusal::Accept, 406, -32600, None);
         check(|| Refusal::BodyTimeout, 408, -32600, Some(("connection", "close")));
         check(|| Refusal::BodyTooLong(1), 413, -32600, Some(("connection", "close")));

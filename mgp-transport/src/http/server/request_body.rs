@@ -22,8 +22,8 @@ const DISCARD_TIMEOUT: Duration = Duration::from_secs(2);
 /// The number of received bytes for which a body gets one more second. A slow connection thus gets enough time, but a
 /// client that sends single bytes does not.
 const MIN_BYTES_PER_SECOND: usize = 8 * 1024;
-/// The maximum time for the body of a request beyond a limit, which is served only if it is a ping, an answer or a
-/// cancellation.
+/// The time limit for the body of a request that arrives while a limit is exceeded. The body is read only because a
+/// ping, an answer or a cancellation is served anyway.
 const EXTRA_BODY_TIMEOUT: Duration = Duration::from_secs(1);
 /// Bodies up to this size are copied out of the connection's buffer, which can then be reused.
 const MAX_COPIED_BODY: usize = 16 * 1024;
@@ -53,7 +53,7 @@ where
         return Err(Refusal::Encoding);
     }
     busy.check_extra_size(usize::try_from(announced).unwrap_or(usize::MAX))?;
-    // A request beyond a limit must also arrive quickly.
+    // The body of a request that is above a limit of the server must also arrive within a second.
     let extra_timeout = busy.is_extra().then_some(EXTRA_BODY_TIMEOUT);
     let time = config.body_timeout.min(extra_timeout.unwrap_or(Duration::MAX));
     let start = Instant::now();

@@ -28,7 +28,7 @@ pub(super) struct EventId {
 }
 
 impl EventId {
-    /// Parses `stream-number`.
+    /// Parses an event id of the form `STREAM-NUMBER`.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let (stream, number) = text.split_once('-')?;
         Some(Self { stream: stream.parse().ok()?, number: number.parse().ok()? })

@@ -41,7 +41,7 @@ mod files {
     use tokio_rustls::TlsAcceptor;
     use tokio_rustls::server::TlsStream;
 
-    /// The time before the end of a certificate from which on it has to be renewed.
+    /// The time before the expiry of a certificate from which on operators are warned to renew it.
     const EXPIRY_NOTICE: Duration = Duration::from_hours(14 * 24);
 
     /// The certificate chain and private key of a server, read from two PEM files.
@@ -180,13 +180,14 @@ mod files {
         Some(format!("the TLS certificate `{}` {what}; renew it", path.display()))
     }
 
-    /// Returns the first fault of a certificate at a time; its validity is checked first.
+    /// Returns the first fault that a certificate has at the time `at`; the validity is checked before anything else.
     fn validity_fault(
         certificate: &ParsedCertificate<'_>,
         at: SystemTime,
     ) -> Option<CertificateError> {
         let at = at.duration_since(SystemTime::UNIX_EPOCH).ok()?;
-        // Without roots every valid certificate has the fault that its issuer is not known.
+        // There are no trusted roots here, so a valid certificate has the fault that its issuer is unknown. The callers
+        // ignore that fault.
         let checked = verify_server_cert_signed_by_trust_anchor(
             certificate,
             &RootCertStore::empty(),
@@ -223,7 +224,7 @@ mod files {
         None
     }
 
-    /// Returns the version of a file; `None` if it cannot be read.
+    /// Returns the modification time and the length of a file; `None` if they cannot be read.
     fn version(path: &Path) -> Option<(SystemTime, u64)> {
         let file = fs::metadata(path).ok()?;
         Some((file.modified().ok()?, file.len()))

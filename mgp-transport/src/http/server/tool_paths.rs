@@ -34,7 +34,7 @@ pub(super) enum ToolPath<'a> {
 }
 
 impl<'a> ToolPath<'a> {
-    /// Returns the meaning of a path; `None` if it does not belong to tools.
+    /// Returns the list or the tool that a path names; `None` if the path does not belong to tools.
     pub(super) fn of(path: &'a str) -> Option<Self> {
         let rest = path.strip_prefix(TOOLS)?;
         match rest.strip_prefix('/') {
@@ -84,7 +84,10 @@ impl ReceivedRequest<'_> {
         let within = self.state.handles.enter(principal, None);
         let cx = context(Peer::none(), &within.scope, &within.principal, self);
         let call = Call::request(Method::of(method), params, cx);
-        Ok(answer(self.state.stack.send(call).await, method))
+        let outcome = self.state.stack.send(call).await;
+        // A call can take so long that the credentials of its request become invalid before it ends.
+        self.check_credentials()?;
+        Ok(answer(outcome, method))
     }
 }
 
@@ -172,7 +175,6 @@ fn list_body(body: &AnswerBody) -> Response<HttpBody> {
     json(StatusCode::OK, page.into_bytes())
 }
 
-/// The result of a tool.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct ToolOutcome {

@@ -89,7 +89,6 @@ where
 }
 
 pin_project! {
-    /// Future of a response.
     pub(super) struct TrackedFuture<F> {
         #[pin]
         future: F,
@@ -238,7 +237,7 @@ impl<T> TimeoutSocket<T> {
     fn check_read_timeout(&mut self, task: &mut Task<'_>) -> Poll<io::Result<()>> {
         let head_timeout = self.head_timeout;
         let timer = self.reading.get_or_insert_with(|| Box::pin(sleep(head_timeout)));
-        // The timer will wake this task anyway.
+        // The timer is running, and will wake this task, so it need not be polled.
         if !timer.is_elapsed()
             && self.reader.as_ref().is_some_and(|waker| waker.will_wake(task.waker()))
         {

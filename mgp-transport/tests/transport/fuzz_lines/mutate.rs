@@ -1,5 +1,7 @@
 //! Generates lines by mutating the seeds; the same seed number produces the same lines.
 
+use mgp_testkit::Random;
+
 use super::corpus::{LINES, PIECES};
 
 /// The maximum length of a line, except for the rare long lines.
@@ -11,13 +13,13 @@ const MAX_LONG_LINE: usize = 80 << 10;
 /// A deterministic generator of mutated lines.
 #[derive(Debug)]
 pub(crate) struct Mutator {
-    state: u64,
+    random: Random,
     line: Vec<u8>,
 }
 
 impl Mutator {
     pub(crate) fn new(seed: u64) -> Self {
-        Self { state: seed, line: Vec::new() }
+        Self { random: Random(seed), line: Vec::new() }
     }
 
     /// Returns the next line, without a newline.
@@ -45,9 +47,9 @@ impl Mutator {
         let at = self.below(self.line.len() + 1);
         match self.below(10) {
             0 => self.change(at, |byte, random| byte ^ (1 << (random % 8))),
-            1 => self.change(at, |_, random| random.to_le_bytes()[0]),
+            1 => self.change(at, |_, random| random),
             2 => {
-                let byte = self.next().to_le_bytes()[0];
+                let byte = self.byte();
                 self.line.insert(at, byte);
             }
             3 => {
@@ -69,8 +71,8 @@ impl Mutator {
         }
     }
 
-    fn change(&mut self, at: usize, make: impl FnOnce(u8, u64) -> u8) {
-        let random = self.next();
+    fn change(&mut self, at: usize, make: impl FnOnce(u8, u8) -> u8) {
+        let random = self.byte();
         if let Some(byte) = self.line.get_mut(at) {
             *byte = make(*byte, random);
         }
@@ -115,16 +117,12 @@ impl Mutator {
         start..(start + length).min(self.line.len())
     }
 
-    #[expect(clippy::cast_possible_truncation, reason = "a remainder of a usize fits")]
-    fn below(&mut self, bound: usize) -> usize {
-        (self.next() % bound as u64) as usize
+    fn byte(&mut self) -> u8 {
+        self.random.below(256).to_le_bytes()[0]
     }
 
-    /// Returns the next pseudo-random number (`SplitMix64`).
-    fn next(&mut self) -> u64 {
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.state ^ (self.state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+    #[expect(clippy::cast_possible_truncation, reason = "a remainder of a usize fits")]
+    fn below(&mut self, bound: usize) -> usize {
+        self.random.below(bound as u64) as usize
     }
 }

@@ -87,7 +87,7 @@ record! {
 
     /// Result of `mgp/kernel/approvals/approve` and `deny`.
     pub struct KernelApprovalDecisionResult {
-        /// The approval after the decision.
+        /// The approval, with the state that it has after this decision.
         req approval: KernelApproval,
         /// The state of a server whose registration was approved.
         opt status: Option<RegistrationStatus>,

@@ -61,6 +61,8 @@ record! {
         opt until: Option<Timestamp>,
         /// The reason for the decision.
         opt because: Option<String>,
+        /// `true` to approve or deny permissions also of a server that does not exist yet.
+        opt force: Option<bool>,
         /// `true` to approve nothing now. Instead, as soon as the tools of the server are known, an operator is asked
         /// about the permissions that they need.
         opt when_ready: Option<bool>,

@@ -22,24 +22,24 @@ use crate::wire::Payload;
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct CallRecord {
-    /// The call's key in this process.
+    /// The key of the call in this process.
     pub key: CallKey,
     /// The id of the logical call, if this call is one of its rounds (repetitions with answers) or attempts (retries).
     pub logical: Option<ByteString>,
     /// The trace id of the call.
     pub trace: Option<ByteString>,
-    /// The caller.
+    /// The caller on whose behalf the call is made.
     pub principal: Principal,
-    /// The called server, if known.
+    /// The server that was called, if known.
     pub server: Option<ServerId>,
     /// The name of the tool; a long one is shortened.
     pub tool: ByteString,
-    /// The risk as the kernel assesses it, if known.
+    /// The risk of the call as the kernel assesses it, if known.
     pub risk: Option<RiskLevel>,
     /// The digest that is recorded instead of the arguments themselves; a note ([`CallRecord::add_note`]) named
     /// `arguments` replaces it.
     pub arguments: Option<ArgumentsDigest>,
-    /// The time at which the first round of the call began.
+    /// The time at which the call began or, if it has several rounds, at which its first round began.
     pub started_at: SystemTime,
     since: Instant,
     rounds: u32,
@@ -48,7 +48,7 @@ pub struct CallRecord {
     chunks: AtomicU64,
     chunk_bytes: AtomicU64,
     notes: Mutex<Object>,
-    /// The record of the same call in an outer audit layer.
+    /// The record of the same call that an outer audit layer created, if there are several audit layers.
     outer: Option<Arc<Self>>,
 }
 
@@ -58,8 +58,8 @@ pub struct CallRecord {
 const MAX_TOOL_NAME_BYTES: usize = 256;
 
 thread_local! {
-    /// The most recent tool name on this thread. The next call probably has the same name and then shares the
-    /// allocation.
+    /// The last tool name that was recorded on this thread. The next call probably has the same name, and then shares
+    /// the memory of this one.
     static LAST_TOOL: RefCell<ByteString> = const { RefCell::new(ByteString::new()) };
 }
 
@@ -79,17 +79,17 @@ fn shortened(tool: &ByteString) -> ByteString {
 impl CallRecord {
     /// Returns the facts of a tool call, or `None` for other calls.
     ///
-    /// Texts are copied: otherwise the record would keep the buffer of the call, which may be large, in memory.
+    /// Names are copied: otherwise the record would keep the received text of the call, which may be large, in memory.
     #[must_use]
     pub fn from_call(call: &Call) -> Option<Self> {
         let (Some(_), Some(Target::Tool(tool))) = (call.tool(), call.params().target()) else {
             return None;
         };
         let cx = call.cx();
-        let start = Self {
+        let record = Self {
             key: cx.key,
             logical: cx.logical.as_ref().map(copy),
-            // The trace id needs no copy: it does not borrow from the buffer of the call.
+            // The trace id need not be copied: it does not share the memory of the received text.
             trace: cx.trace.clone(),
             principal: cx.principal.clone(),
             server: cx.server.clone(),
@@ -106,27 +106,32 @@ impl CallRecord {
             notes: Mutex::default(),
             outer: cx.extensions.get_shared(),
         };
-        // A retry is noted only if the call is part of a logical call.
+        // Add the facts about a retry only if the call is part of a logical call, whose id connects the audit records
+        // of all attempts.
         if cx.logical.is_some()
             && let Some(attempt) = cx.extensions.get::<RetryAttempt>()
         {
-            start.note_attempt(attempt);
+            record.note_attempt(attempt);
         }
-        Some(start)
+        Some(record)
     }
 
-    /// Returns whether the audit log must announce the call before it runs (an intent record): always, unless the risk
-    /// is known to be lower than moderate.
+    /// Returns whether the audit log must write a record that announces the call before it runs (an intent record).
+    /// This is the case unless the risk is known to be lower than moderate.
     #[must_use]
     pub fn needs_intent(&self) -> bool {
         self.risk.as_ref().is_none_or(|risk| *risk >= RiskLevel::Moderate)
     }
 
-    /// Continues the record of an earlier round of the same call: copies its start time and notes, and adds one round.
+    /// Makes this record continue that of an earlier round of the same call: takes over its start time and its notes,
+    /// adds its chunks, and increments the number of rounds.
     pub fn continue_from(&mut self, earlier: &Self) {
         self.started_at = earlier.started_at;
         self.since = earlier.since;
         self.rounds = earlier.rounds.saturating_add(1);
+        let (chunks, bytes) = earlier.streamed();
+        *self.chunks.get_mut() += chunks;
+        *self.chunk_bytes.get_mut() += bytes;
         let before = std::mem::take(&mut *earlier.notes());
         let own = std::mem::replace(self.notes.get_mut(), before);
         for (name, value) in own.iter() {
@@ -143,13 +148,14 @@ impl CallRecord {
         self.rounds
     }
 
-    /// Returns the time since the call began.
+    /// Returns the time since the first round of the call began.
     #[must_use]
     pub fn elapsed(&self) -> Duration {
         self.since.elapsed()
     }
 
-    /// Adds a member to the details of the final event, e.g. the applied validator or the used approval.
+    /// Adds a note, i.e. a member in the details of the call's final event, e.g. the validator that was applied or the
+    /// approval that was used.
     pub fn add_note(&self, name: &str, value: Payload) {
         self.notes().insert(name, value);
     }
@@ -170,20 +176,27 @@ impl CallRecord {
         }
     }
 
-    /// Calls a function with the notes collected so far. The function must not add notes, because the lock is held
-    /// while it runs.
+    /// Calls `look` with the notes collected so far. The function must not add notes, because the lock of the notes is
+    /// held while it runs.
     pub fn with_notes<T>(&self, look: impl FnOnce(&Object) -> T) -> T {
         look(&self.notes())
     }
 
-    /// Marks that a call was passed to the code that runs it: a peer, or the handler of a tool.
+    /// Marks in all audit records of a call that the call was passed to the code that runs it: a peer, or the handler
+    /// of a tool.
     ///
     /// Later errors are not recorded as refusals, because they might come from that code.
     pub fn mark_executed(cx: &Context) {
-        let mut start = cx.extensions.get::<Self>();
-        while let Some(this) = start {
-            this.ran.store(true, Ordering::Relaxed);
-            start = this.outer.as_deref();
+        Self::for_each(cx, |record| record.ran.store(true, Ordering::Relaxed));
+    }
+
+    /// Calls `mark` with the record that each audit layer created for a call, from the innermost layer to the
+    /// outermost.
+    fn for_each(cx: &Context, mark: impl Fn(&Self)) {
+        let mut record = cx.extensions.get::<Self>();
+        while let Some(this) = record {
+            mark(this);
+            record = this.outer.as_deref();
         }
     }
 
@@ -193,13 +206,9 @@ impl CallRecord {
         self.ran.load(Ordering::Relaxed)
     }
 
-    /// Records whether a layer holds the call until a person decides about it.
+    /// Sets, in all audit records of a call, whether a layer holds the call until a person decides about it.
     pub fn mark_held(cx: &Context, is_held: bool) {
-        let mut start = cx.extensions.get::<Self>();
-        while let Some(this) = start {
-            this.held.store(is_held, Ordering::Relaxed);
-            start = this.outer.as_deref();
-        }
+        Self::for_each(cx, |record| record.held.store(is_held, Ordering::Relaxed));
     }
 
     /// Returns whether a layer holds the call until a person decides about it.

@@ -8,20 +8,20 @@ use crate::service::write::format_u64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ArgumentsDigest {
-    /// The keyed digest; `None` if no key is available.
+    /// The keyed digest of the arguments; `None` if no key is available.
     pub digest: Option<[u8; 16]>,
     /// The size of the arguments as received, in bytes.
     pub bytes: u64,
-    /// The form of the arguments' text from which the digest was computed.
+    /// The text from which the digest was computed: the canonical JSON of the arguments, or the text as received.
     pub of: DigestForm,
 }
 
-/// The form of the arguments' text from which a digest is computed.
+/// The text of a call's arguments from which a digest is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DigestForm {
-    /// The canonical form: equal arguments have equal digests.
+    /// The canonical JSON of the arguments, so that equal arguments have equal digests.
     Canonical,
-    /// The text as received, because it has no canonical form, or is too long to be converted to it.
+    /// The text as received. It is used if the arguments have no canonical form, or are too long to be converted to it.
     AsItCame,
 }
 
@@ -49,7 +49,7 @@ impl ArgumentsDigest {
         out.push(b'}');
     }
 
-    /// Returns the same JSON object as a payload.
+    /// Returns the JSON object that [`push`](Self::push) appends, as a payload.
     #[must_use]
     pub fn to_payload(&self) -> Payload {
         let mut out = Vec::with_capacity(80);

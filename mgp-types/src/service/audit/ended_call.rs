@@ -9,7 +9,7 @@ use crate::record::Object;
 use crate::service::{Principal, Rule, ServerId};
 use crate::wire::{ErrorCode, Payload};
 
-/// The outcome of a call.
+/// The outcome of an audited call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AuditOutcome {
@@ -41,7 +41,7 @@ impl AuditOutcome {
         if start.is_held() { Self::Withdrawn } else { Self::Cancelled }
     }
 
-    /// Returns the type of the event (§6.4).
+    /// Returns the type of the audit event for this outcome (§6.4).
     #[must_use]
     pub fn event_type(&self) -> EventType {
         match self {
@@ -63,15 +63,15 @@ impl AuditOutcome {
     }
 }
 
-/// A call that has ended. It is cheap to store, and converted to an event only on demand.
+/// An audited call that has ended. It is cheap to store, and converted to an event only when the event is needed.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct EndedCall {
     /// The facts about the call that were collected before and while it ran.
     pub start: Arc<CallRecord>,
-    /// The outcome.
+    /// The outcome of the call.
     pub outcome: AuditOutcome,
-    /// The total duration of all rounds.
+    /// The total duration of the call, over all its rounds.
     pub duration: Duration,
 }
 
@@ -111,8 +111,8 @@ impl EndedCall {
         for (name, value) in self.start.notes().iter() {
             details.insert(name, value.clone());
         }
-        // A note named `risk_level` takes precedence, because it comes from an inner layer, which determined the risk
-        // later.
+        // A note named `risk_level` takes precedence over the recorded risk: it comes from an inner layer, which
+        // determined the risk later.
         let risk = self.start.risk.as_ref().filter(|_| details.get("risk_level").is_none());
         let mut put = |name: &str, value: Result<Payload, _>| {
             if let Ok(value) = value {
@@ -159,7 +159,7 @@ impl Actor {
         }
     }
 
-    /// Returns the actor for a person or an API key.
+    /// Returns the actor for a person or an API key with this name.
     #[must_use]
     pub fn user(name: &str) -> Self {
         Self::new("user", name)

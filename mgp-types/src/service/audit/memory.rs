@@ -38,7 +38,7 @@ struct LogState {
     suspended: SuspendedCalls,
 }
 
-/// An entry of the ring buffer; an ended call is converted to an event only when it is read.
+/// An entry of the ring buffer of events. An ended call is converted to an event only when it is read.
 enum Record {
     Call(EndedCall),
     Other(Box<AuditEvent>),
@@ -80,8 +80,8 @@ impl MemoryAudit {
         state.ring.iter().map(Record::to_event).collect()
     }
 
-    /// Returns up to `limit` events with a sequence number above `seq`, oldest first; `_mgp.seq` of an event contains
-    /// that number.
+    /// Returns up to `limit` events whose sequence numbers are above `seq`, oldest first. The member `_mgp.seq` of each
+    /// event contains its number.
     ///
     /// Sequence numbers begin at 1 and never change. If events were dropped, the first remaining event has a higher
     /// number.
@@ -106,7 +106,7 @@ impl MemoryAudit {
         self.0.state.lock().intents.iter().map(Arc::clone).collect()
     }
 
-    /// Returns the number of dropped events.
+    /// Returns the number of events that were dropped because there were too many.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.0.state.lock().dropped
@@ -126,7 +126,7 @@ impl AuditSink for MemoryAudit {
         let logical = start.logical.is_some();
         let intent = start.needs_intent();
         if !logical && !intent {
-            return AuditFuture::Ready(Ok(Ticket::new(start, self.ledger())));
+            return AuditFuture::Ready(Ok(Ticket::new(start, self.ticket_sink())));
         }
         let mut state = self.0.state.lock();
         if logical && let Some((earlier, ())) = state.suspended.resume(&start) {
@@ -137,7 +137,7 @@ impl AuditSink for MemoryAudit {
             state.open(Arc::clone(&start));
         }
         drop(state);
-        AuditFuture::Ready(Ok(Ticket::new(start, self.ledger())))
+        AuditFuture::Ready(Ok(Ticket::new(start, self.ticket_sink())))
     }
 
     fn record(&self, event: AuditEvent) -> AuditFuture<()> {
@@ -147,8 +147,8 @@ impl AuditSink for MemoryAudit {
 }
 
 impl MemoryAudit {
-    fn ledger(&self) -> Arc<dyn TicketSink> {
-        // Clones with the concrete type first, because only the result can be converted to a trait object.
+    fn ticket_sink(&self) -> Arc<dyn TicketSink> {
+        // Clone the `Arc` with its concrete type, because only the clone can be converted to an `Arc` of the trait.
         let log: Arc<EventLog> = Arc::clone(&self.0);
         log
     }
@@ -309,18 +309,24 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn rounds_continue_one_call() {
         let sink = MemoryAudit::new();
-        begin(&sink, start(Some("a"))).await.suspend();
+        let first = begin(&sink, start(Some("a"))).await;
+        first.start().note_chunk(7);
+        first.suspend();
         tokio::time::advance(Duration::from_secs(2)).await;
         let mut other = start(Some("a"));
         other.principal = Principal::local();
         begin(&sink, other).await.finish(AuditOutcome::Success);
-        begin(&sink, start(Some("a"))).await.finish(AuditOutcome::Success);
+        let second = begin(&sink, start(Some("a"))).await;
+        second.start().note_chunk(5);
+        second.finish(AuditOutcome::Success);
         let details: Vec<_> =
             sink.events().into_iter().map(|event| event.details.unwrap()).collect();
         assert_eq!(details.len(), 2);
         assert_eq!(details[0].get("rounds"), None);
         assert_eq!(details[1].decode::<u64>("rounds").unwrap(), Some(2));
         assert_eq!(details[1].decode::<u64>("duration_ms").unwrap(), Some(2000));
+        assert_eq!(details[1].decode::<u64>("chunks").unwrap(), Some(2));
+        assert_eq!(details[1].decode::<u64>("chunk_bytes").unwrap(), Some(12));
     }
 
     #[tokio::test(start_paused = true)]

@@ -27,7 +27,7 @@ use super::{BoxFuture, Either};
 use crate::mgp::AuditEvent;
 use crate::store::Store;
 
-/// A sink that records calls and other events.
+/// A sink that records calls and other audit events.
 ///
 /// ```
 /// use mgp_types::service::{AuditSink, Call, Context, MemoryAudit, Method, AuditOutcome, Params, Peer, Principal};
@@ -78,12 +78,12 @@ pub trait AuditSink: Send + Sync {
     }
 }
 
-/// The answer of a sink: either available immediately, without a boxed future, or later.
+/// The future answer of a sink: it is available immediately, without a boxed future, or later.
 ///
 /// It can be awaited directly.
-#[must_use = "what is to be recorded may not happen before the sink has answered"]
+#[must_use = "the recorded action must not happen before the sink has answered"]
 pub enum AuditFuture<T> {
-    /// An immediate answer.
+    /// An answer that is available immediately.
     Ready(Result<T, AuditError>),
     /// An answer that becomes available when the store has accepted the record, or has room again.
     Later(BoxFuture<'static, Result<T, AuditError>>),
@@ -103,17 +103,17 @@ impl<T: Send> IntoFuture for AuditFuture<T> {
 
 crate::opaque_debug!(AuditFuture<T>);
 
-/// The error when an event cannot be recorded.
+/// The error of an audit event that cannot be recorded.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AuditError {
     /// There is no room for the event, and the sink stopped waiting for room.
     #[error("the audit log is full; make room in it, or try again later")]
     Full,
-    /// The store failed.
+    /// The store of the audit log failed.
     #[error("the audit log cannot be written; see the log of the program that writes it")]
     Failed(#[source] Arc<dyn StdError + Send + Sync>),
-    /// The sink was closed.
+    /// The sink was closed, so that it records nothing more.
     #[error(
         "the audit log is closed; the program that writes it is stopping, or must be restarted"
     )]
@@ -121,7 +121,7 @@ pub enum AuditError {
 }
 
 impl AuditError {
-    /// Creates the error for a failed store.
+    /// Creates the error of a sink whose store failed.
     #[must_use]
     pub fn failed(reason: impl StdError + Send + Sync + 'static) -> Self {
         Self::Failed(Arc::new(reason))

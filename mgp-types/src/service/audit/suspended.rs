@@ -22,7 +22,7 @@ pub(super) const SUSPENDED_TTL: Duration = Duration::from_hours(1);
 /// At most 1,024 calls remain suspended, each for at most an hour. The sink must remove expired and surplus calls with
 /// [`pop_expired`](Self::pop_expired), and record them as cancelled.
 pub struct SuspendedCalls<T = ()> {
-    /// Oldest first.
+    /// The suspended calls, oldest first.
     calls: VecDeque<SuspendedCall<T>>,
 }
 
@@ -33,7 +33,7 @@ struct SuspendedCall<T> {
 }
 
 impl<T> SuspendedCalls<T> {
-    /// Creates an empty collection.
+    /// Creates a collection without suspended calls.
     #[must_use]
     pub const fn new() -> Self {
         Self { calls: VecDeque::new() }
@@ -44,7 +44,8 @@ impl<T> SuspendedCalls<T> {
         self.calls.push_back(SuspendedCall { start, data, since: Instant::now() });
     }
 
-    /// Removes and returns the previous round of a call, if caller, server and tool are the same as in that round.
+    /// Removes the previous round of a call from the collection and returns it, if caller, server and tool are the same
+    /// as in that round.
     pub fn resume(&mut self, start: &CallRecord) -> Option<(Arc<CallRecord>, T)> {
         let same = |data: &CallRecord| {
             data.logical == start.logical
@@ -80,12 +81,12 @@ impl<T> SuspendedCalls<T> {
         self.calls.iter().position(|call| counts.get(&call.start.principal).copied() == most)
     }
 
-    /// Removes and returns the oldest call.
+    /// Removes the oldest suspended call from the collection and returns it.
     pub fn pop_oldest(&mut self) -> Option<(Arc<CallRecord>, T)> {
         self.calls.pop_front().map(|call| (call.start, call.data))
     }
 
-    /// Returns whether no call is suspended.
+    /// Returns whether the collection has no suspended calls.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.calls.is_empty()

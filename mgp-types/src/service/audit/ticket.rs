@@ -26,36 +26,37 @@ pub trait TicketSink: Send + Sync {
 #[must_use = "dropping a ticket records the call as cancelled"]
 pub struct Ticket {
     start: Arc<CallRecord>,
-    ledger: Arc<dyn TicketSink>,
+    sink: Arc<dyn TicketSink>,
     open: bool,
 }
 
 impl Ticket {
-    /// Creates a ticket that reports to `ledger`.
-    pub fn new(start: impl Into<Arc<CallRecord>>, ledger: Arc<dyn TicketSink>) -> Self {
-        Self { start: start.into(), ledger, open: true }
+    /// Creates a ticket that reports to `sink`.
+    pub fn new(start: impl Into<Arc<CallRecord>>, sink: Arc<dyn TicketSink>) -> Self {
+        Self { start: start.into(), sink, open: true }
     }
 
-    /// Returns the facts that were known when the call started.
+    /// Returns the facts about the call that were known when it started.
     #[must_use]
     pub fn start(&self) -> &Arc<CallRecord> {
         &self.start
     }
 
-    /// Records the outcome of the call.
+    /// Records the outcome of the call, which has ended.
     pub fn finish(mut self, outcome: AuditOutcome) {
         self.close(outcome);
     }
 
-    /// Ends a round that asked questions; the round that completes the call writes the final record.
+    /// Ends a round that asked the caller questions, without a final record. The round that completes the call writes
+    /// it.
     pub fn suspend(mut self) {
         self.open = false;
-        self.ledger.suspend(Arc::clone(&self.start));
+        self.sink.suspend(Arc::clone(&self.start));
     }
 
     fn close(&mut self, outcome: AuditOutcome) {
         self.open = false;
-        self.ledger.close(EndedCall::now(Arc::clone(&self.start), outcome));
+        self.sink.close(EndedCall::now(Arc::clone(&self.start), outcome));
     }
 }
 

@@ -45,7 +45,7 @@ fn invalid_annotations_are_refused() {
         );
         bad(&object(&twice), "two arguments");
     }
-    // The name of the annotation may be written with escapes.
+    // The name of an annotation may be written with escapes, so this annotation is found too.
     bad(&object(r#""v":{"type":"object","\u0078-mcp-header":"V"}"#), "`v` must be");
 }
 

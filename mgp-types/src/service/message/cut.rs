@@ -1,4 +1,4 @@
-//! The id of a message of which only the beginning and the end are known.
+//! The id of a message that was too long to be stored; only its beginning and its end are known.
 
 use bytestring::ByteString;
 

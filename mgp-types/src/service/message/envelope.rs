@@ -17,15 +17,15 @@ use crate::wire::{Id, Payload, RpcError};
 /// The maximum number of messages in one JSON array. A limit is needed because short messages can cause long answers.
 const MAX_BATCH: usize = 128;
 
-/// The result of interpreting the members of a message.
+/// The result of interpreting the members of a JSON-RPC message.
 pub(super) enum Parsed {
-    /// A complete message.
+    /// A message that is complete as it is.
     Message(Message),
-    /// A request or notification whose params are stored as ranges of the received line.
+    /// A request or notification. Its params are stored as ranges of the received line.
     Call { id: Option<Id>, method: Method, parts: Parts },
 }
 
-/// The members of a message that were read so far.
+/// The members of a JSON-RPC message that were read so far.
 #[derive(Default)]
 pub(super) struct Envelope<'a> {
     /// `Some(true)` if `jsonrpc` is "2.0", and `None` if there is no such member.
@@ -40,16 +40,16 @@ pub(super) struct Envelope<'a> {
     error: Option<&'a RawValue>,
     /// `true` if there is a member `result` or `error`, even one that cannot be decoded.
     has_outcome: bool,
-    /// `true` if one of the members of a request is repeated.
+    /// `true` if a member that requests have is repeated.
     repeated: bool,
 }
 
-/// The params of a request or notification.
+/// The params of a request or notification, as far as they can be read.
 enum ParamsSlot<'a> {
-    /// Params that follow the method, as ranges of the received line.
+    /// The params follow the method in the message. They are stored as ranges of the received line.
     Read(Parts),
-    /// Params that precede the method in the message: until the method is known, the member that names the target is
-    /// not known either.
+    /// The params precede the method in the message, and are stored unparsed: the method determines which of their
+    /// members names the target.
     Raw(&'a RawValue),
 }
 
@@ -72,24 +72,27 @@ pub(super) enum NullParams {
 }
 
 impl<'a> Envelope<'a> {
-    /// Reads the members of a message until its end or the first error, and keeps those that were read.
+    /// Reads the members of a message until its end or the first error. After an error, the members that were read
+    /// before it are available.
     #[inline]
     pub(super) fn read(&mut self, text: &'a ByteString) -> Result<(), serde_json::Error> {
         let mut reader = serde_json::Deserializer::from_str(text);
         EnvelopeSeed { out: self, text }.deserialize(&mut reader).and_then(|()| reader.end())
     }
 
-    /// Returns the id, if there is a valid one.
+    /// Returns the id, if the message has a valid one.
     pub(super) fn id(&self) -> Option<Id> {
         read_id(self.id?.get())
     }
 
-    /// Returns whether the id of a line in which lone surrogates were replaced has the replacement.
+    /// Returns whether the id contains U+FFFD, the replacement of a lone surrogate. Only meaningful for a line in which
+    /// lone surrogates were replaced.
     pub(super) fn has_replaced_id(&self) -> bool {
         self.id.is_some_and(|id| id.get().contains(r"\ufffd"))
     }
 
-    /// Returns the error for a message whose id is invalid. A response is never answered.
+    /// Returns the error for a message whose id is invalid. If the message is a response, the error contains no answer,
+    /// because a response is never answered.
     pub(super) fn refused_id(&self) -> InvalidMessage {
         if self.is_response() {
             return InvalidMessage { id: None, error: None };
@@ -97,8 +100,8 @@ impl<'a> Envelope<'a> {
         InvalidMessage::invalid_request(None, "`id` must be a string or an integer")
     }
 
-    /// Returns whether the members that were read are those of a response. Writers that never leave out a member write
-    /// an empty method in it.
+    /// Returns whether the members that were read are those of a response. An empty method counts as absent, because
+    /// some programs write all members in each message.
     pub(super) fn is_response(&self) -> bool {
         self.has_outcome && (!self.has_method || self.method.as_deref() == Some(""))
     }
@@ -178,7 +181,7 @@ impl<'a> Envelope<'a> {
         if id.is_none() && raw_id.is_some_and(|raw| raw != "null") {
             return ignored;
         }
-        // Many libraries write both members, and `null` for the one that does not apply.
+        // Many libraries write both `result` and `error`, with `null` for the one that does not apply.
         let (result, error) = match (self.result, self.error) {
             (Some(result), Some(error)) if error.get() == "null" => (Some(result), None),
             (Some(result), Some(error)) if result.get() == "null" => (None, Some(error)),
@@ -236,7 +239,7 @@ impl<'a> Envelope<'a> {
     }
 }
 
-/// Reads an id. Short numbers, the most common ids, are read without the JSON parser.
+/// Reads an id. Short numbers, the most common ids, are read without the JSON parser to save time.
 fn read_id(raw: &str) -> Option<Id> {
     let is_short = matches!(raw.as_bytes(), [b'1'..=b'9', rest @ ..]
         if rest.len() < 18 && rest.iter().all(u8::is_ascii_digit));
@@ -338,7 +341,7 @@ impl<'de> de::Visitor<'de> for EnvelopeSeed<'_, 'de> {
     }
 }
 
-/// Returns the text of an error that is a bare text, or an object without a code.
+/// Returns the message of an error that is not a valid JSON-RPC error: a bare text, or an object without a code.
 fn text_of_error(error: &str) -> Option<String> {
     let message = || serde_json::from_str::<Extras>(error).ok()?.decode("message").ok()?;
     text_of(error).map(Cow::into_owned).or_else(message).filter(|text| !text.is_empty())

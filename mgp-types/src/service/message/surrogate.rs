@@ -8,9 +8,10 @@ use bytestring::ByteString;
 /// The length of an escape `\uXXXX`.
 const ESCAPE: usize = 6;
 
-/// Replaces each surrogate that is not part of a pair with U+FFFD. A line without such surrogates is not copied.
+/// Replaces each escaped surrogate that is not part of a pair with U+FFFD. A line without such surrogates is returned
+/// without a copy.
 pub(super) fn replace_lone_surrogates(line: ByteString) -> ByteString {
-    // Few lines contain such escapes at all, let alone of surrogates, and a text search is faster than the scan.
+    // Few lines contain escapes of this kind at all. For all other lines, a text search is faster than the scan below.
     let begins = [r"\ud", r"\uD"];
     let may_have_one = line.contains(r"\u") && begins.into_iter().any(|mark| line.contains(mark));
     if !may_have_one {
@@ -30,7 +31,8 @@ pub(super) fn replace_lone_surrogates(line: ByteString) -> ByteString {
             }
             Some(0xDC00..=0xDFFF) => true,
             Some(_) => false,
-            // The other character of an escape can be a backslash, which begins no escape.
+            // Another escape has two characters. Skip both: the second one can be a backslash, which does not begin an
+            // escape.
             None => {
                 at += 2;
                 continue;
@@ -42,11 +44,12 @@ pub(super) fn replace_lone_surrogates(line: ByteString) -> ByteString {
         }
         at += ESCAPE;
     }
-    // Only ASCII was replaced, by ASCII.
+    // Cannot fail: only ASCII characters were replaced, by ASCII characters.
     replaced.and_then(|bytes| String::from_utf8(bytes).ok()).map_or(line, ByteString::from)
 }
 
-/// Returns the code unit of the escape `\uXXXX` at a position, or `None` if the text there is another one.
+/// Returns the UTF-16 code unit of the escape `\uXXXX` at a position; `None` if the text at the position is not such an
+/// escape.
 fn escaped_unit(bytes: &[u8], at: usize) -> Option<u16> {
     let digits = bytes.get(at..at + ESCAPE)?.strip_prefix(br"\u")?;
     let digits = std::str::from_utf8(digits).ok()?;

@@ -77,7 +77,8 @@ fn forwarding_drops_the_hop_and_keeps_the_body() {
     );
 }
 
-/// An earlier version removed too many quotes at both ends of such a name, and then at the ends of the line.
+/// Regression test: the parser removed too many quotes from such a name, and then removed characters at the ends of the
+/// line.
 #[test]
 fn a_member_name_that_ends_with_a_quote_stays_whole() {
     assert_eq!(forwarded(r#"{"a\"":1}"#), r#"{"a\"":1}"#);
@@ -102,8 +103,9 @@ fn arguments_that_are_null_are_absent() {
     assert_eq!(forwarded(r#"{"arguments":{"a":null}}"#), r#"{"arguments":{"a":null}}"#);
 }
 
-/// JSON-RPC forbids `null` here, so a client's request with it is refused; but a notification has no answer that could
-/// report that, and servers written in some languages send it.
+/// JSON-RPC forbids `null` as params, so a request of a client that has it is refused. A notification is accepted,
+/// because it has no answer that could report the error. A request of a server is accepted, because some servers write
+/// `null`.
 #[test]
 fn null_params_are_absent_in_notifications_and_in_requests_of_servers() {
     for line in [
@@ -128,7 +130,8 @@ fn null_params_are_absent_in_notifications_and_in_requests_of_servers() {
     }
 }
 
-/// Without these limits, a line of 16 MiB could contain eight million messages, or millions of names with escapes.
+/// Without the limits, a line of 16 MiB could contain eight million messages, or millions of names with escapes that
+/// must be copied.
 #[test]
 fn the_size_of_batches_and_escapes_is_bounded() {
     let many = |count: usize, one: &str| vec![one; count].join(",");
@@ -136,7 +139,8 @@ fn the_size_of_batches_and_escapes_is_bounded() {
     assert!(
         matches!(parse(&format!("[{}]", many(128, "1"))), Message::Batch(items) if items.len() == 128)
     );
-    // The `_mgp` member is not in the body, so each escaped member begins a new run of body members and is counted.
+    // `_mgp` does not belong to the body. So each of the members with escapes would begin a new run of body members,
+    // and is counted.
     let escaped = |count| {
         let members = many(count, r#""\u0061":1,"_mgp":{}"#);
         format!(r#"{{"jsonrpc":"2.0","id":1,"method":"a","params":{{{members}}}}}"#)
@@ -170,7 +174,8 @@ fn bad_messages_are_answered_under_the_id_they_gave() {
 
 #[test]
 fn a_broken_response_is_never_answered() {
-    // The response has both a result and an error: both are dropped, and the waiting call ends with a new error.
+    // Both `result` and `error` are present. Neither is used, and the call that waits for the response ends with a new
+    // error.
     assert!(matches!(
         parse(r#"{"jsonrpc":"2.0","id":1,"result":{},"error":{"code":1,"message":"x"}}"#),
         Message::Response { id: Some(_), outcome: Err(_) }
@@ -185,7 +190,8 @@ fn a_broken_response_is_never_answered() {
         };
         assert!(error.to_string().contains("the peer's answer cannot be read"), "{error}");
     }
-    // The parser fails before it reaches the id, so the line is refused as a whole, and no call ends.
+    // Parsing fails before the id is reached. Therefore the line is refused as a whole, and the call that waits for it
+    // does not end.
     refused(r#"{"jsonrpc":"2.0","result":{"x":NaN},"id":7}"#, -32700, None);
     refused(r#"{"jsonrpc":"2.0","id":7,"method":"ping","result":NaN}"#, -32700, None);
     silent(r#"{"jsonrpc":"2.0","id":[1],"result":{}}"#);
@@ -223,7 +229,7 @@ fn a_response_whose_other_member_is_null_is_read() {
         r#"{"jsonrpc":"2.0","id":7,"result":null,"error":{"code":-32601,"message":"unknown"}}"#;
     let Message::Response { outcome: Err(error), .. } = parse(line) else { panic!("an error") };
     assert_eq!((error.code().0, error.message()), (-32601, "unknown"));
-    // Writers that never leave out a member write those of requests, too.
+    // Programs that write all members in each message also write those of requests into a response.
     for method in ["null", "\"\""] {
         let line = format!(
             r#"{{"jsonrpc":"2.0","id":7,"method":{method},"params":null,"result":{{}},"error":null}}"#
@@ -232,7 +238,7 @@ fn a_response_whose_other_member_is_null_is_read() {
     }
     let line = r#"{"jsonrpc":"2.0","id":7,"method":"ping","result":null,"error":null}"#;
     assert!(matches!(parse(line), Message::Request { .. }));
-    // A result of null alone stays a result.
+    // A response with only `result: null` stays a successful response.
     assert!(matches!(
         parse(r#"{"jsonrpc":"2.0","id":7,"result":null}"#),
         Message::Response { outcome: Ok(_), .. }

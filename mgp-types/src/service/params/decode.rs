@@ -1,10 +1,10 @@
-//! Decodes params; the error names the member that cannot be decoded.
+//! Decodes params. The error of params that cannot be decoded names the member that is wrong.
 
 use serde::de::DeserializeOwned;
 
 use crate::wire::RpcError;
 
-/// Decodes params.
+/// Decodes the JSON text of params as `T`.
 ///
 /// # Errors
 /// Returns −32602 with the reason and the path of the member, e.g. `filter.extensions`.
@@ -12,7 +12,8 @@ pub(super) fn decode<T: DeserializeOwned>(text: &str) -> Result<T, RpcError> {
     serde_json::from_str(text).map_err(|error| refuse::<T>(text, error))
 }
 
-/// Returns error −32602. The path is determined only here, so that valid params do not need the time for it.
+/// Returns error −32602, with the path of the member that cannot be decoded. The path is determined only here, by
+/// decoding the text again, so that valid params need no time for it.
 #[cold]
 fn refuse<T: DeserializeOwned>(text: &str, error: serde_json::Error) -> RpcError {
     let mut json = serde_json::Deserializer::from_str(text);

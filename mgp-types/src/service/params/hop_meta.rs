@@ -20,7 +20,7 @@ pub enum MetaKey {
     ClientInfo,
     /// The capabilities of the client, in a modern request.
     ClientCapabilities,
-    /// The lowest level of wanted log messages.
+    /// The lowest level of the log messages that the caller wants.
     LogLevel,
     /// The token that the caller chose for progress notifications.
     ProgressToken,
@@ -28,11 +28,11 @@ pub enum MetaKey {
     TraceId,
     /// The trace context of OpenTelemetry.
     Traceparent,
-    /// The member `mgp`, in which some clients request chunks.
+    /// The member `mgp`, in which some clients write that they want chunks.
     Mgp,
     /// The handle that distinguishes the clients of one principal.
     Handle,
-    /// The versions of the called tool that the caller accepts.
+    /// The versions of the called tool that the caller accepts, as a range.
     ToolVersion,
     /// The number of kernels that the call has passed.
     Hops,
@@ -72,11 +72,11 @@ pub(super) struct HopMeta {
 }
 
 impl HopMeta {
-    /// Reads the text of a `_meta` value; a value that is not an object counts as one without members.
+    /// Reads the text of a `_meta` value. If the value is not an object, no members are found in it.
     pub(super) fn read(meta: &str, base: usize) -> Self {
         let mut found = Self { whole: span_of(meta, base), members: [None; MetaKey::COUNT] };
         let mut reader = serde_json::Deserializer::from_str(meta);
-        // The text is known to be JSON, so this fails only if it is not an object.
+        // The text is known to be JSON, so decoding fails only if the value is not an object.
         let _ = reader.deserialize_map(Members { found: &mut found, base });
         found
     }

@@ -29,16 +29,16 @@ use crate::{Sha256Hash, canonical_hash};
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Target {
-    /// `name` of `tools/call`.
+    /// The tool in the member `name` of `tools/call`.
     Tool(ByteString),
-    /// `name` of `prompts/get`.
+    /// The prompt in the member `name` of `prompts/get`.
     Prompt(ByteString),
-    /// `uri` of `resources/*` and `skills/get`.
+    /// The resource in the member `uri` of `resources/*` and `skills/get`.
     Resource(ByteString),
 }
 
 impl Target {
-    /// Returns the name or URI.
+    /// Returns the name or URI of the target.
     #[must_use]
     pub fn as_str(&self) -> &str {
         match self {
@@ -54,7 +54,7 @@ impl Target {
     }
 }
 
-/// The kind of target that the params of a method name.
+/// The kind of target that the params of a method have: a tool, a prompt, a resource, or none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TargetKind {
     None,
@@ -103,7 +103,7 @@ pub(super) struct Parts {
     target: Option<Target>,
     arguments: Option<Span>,
     body: Body,
-    /// Stored in a box, so that params without `_meta` are cheap to move.
+    /// The byte ranges in `_meta`. They are in a box, so that params without `_meta` are cheap to move.
     meta: Option<Box<HopMeta>>,
     mgp: Option<Span>,
     trace_id: Option<Span>,
@@ -131,7 +131,8 @@ enum Shape {
     Other,
 }
 
-/// A range of bytes of the text. 32 bits are enough for a position, because a line is always far shorter than 4 GiB.
+/// A range of bytes of the text. 32 bits are enough for a position, because a received line is always far shorter than
+/// 4 GiB.
 ///
 /// The end is never zero, so `Option<Span>` needs no extra space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -151,8 +152,8 @@ impl Span {
     }
 }
 
-/// The maximum number of body members with escapes in their names. It is limited, because each of these names is
-/// copied.
+/// The maximum number of body members whose decoded names are stored, because their names contain escapes. It is
+/// limited, because a peer could send millions of them, and each name is copied.
 const MAX_ESCAPED: usize = 256;
 
 /// The members that are forwarded unchanged, as runs: a run is a stretch of the received text that
@@ -165,12 +166,12 @@ struct Body {
     rest: Option<Box<Rest>>,
 }
 
-/// The rare parts of a body, in a box so that bodies without them are cheap to move.
+/// The parts of a body that are rarely needed. They are in a box, so that bodies without them are cheap to move.
 #[derive(Clone, Default)]
 struct Rest {
     runs: Vec<Span>,
-    /// The members whose names are written with escapes. Their decoded names are stored, because the text does not
-    /// contain them.
+    /// The members that would begin a run, but whose names contain escapes. The position of such a name in the text is
+    /// not known, so its decoded form is stored with the range of the value.
     escaped: Vec<(Box<str>, Span)>,
 }
 
@@ -208,7 +209,7 @@ impl Body {
 }
 
 impl Params {
-    /// Returns the params of a call that has none.
+    /// Returns params for a call that has no params.
     #[must_use]
     pub fn none() -> Self {
         Self::default()
@@ -292,12 +293,12 @@ impl Params {
         self.parts.target.as_ref()
     }
 
-    /// Changes the target; the body stays unchanged.
+    /// Changes the tool, prompt or resource that the params name; the body stays unchanged.
     pub fn set_target(&mut self, target: Target) {
         self.parts.target = Some(target);
     }
 
-    /// Returns the tool arguments as raw text, if there are any.
+    /// Returns the arguments of a tool call as JSON text, if there are any.
     #[must_use]
     pub fn arguments(&self) -> Option<&str> {
         self.parts.arguments.map(|span| &self.text[span.range()])
@@ -326,7 +327,7 @@ impl Params {
         decode::decode(&String::from_utf8(text).map_err(RpcError::invalid_params)?)
     }
 
-    /// Returns whether the text contains only the body, so that it can be decoded as it is.
+    /// Returns whether the text consists of nothing but the body, so that it can be decoded as it is.
     fn is_body_alone(&self) -> bool {
         let Parts { shape, target, body, .. } = &self.parts;
         let whole = 1..self.text.len().saturating_sub(1);
@@ -347,13 +348,13 @@ impl Params {
         Some(self.text.slice_ref(&self.text[first.range()]))
     }
 
-    /// Returns the received `_meta` object.
+    /// Returns the `_meta` object that the peer sent, if there is one.
     #[must_use]
     pub fn meta(&self) -> Option<Payload> {
         self.slice(self.parts.meta.as_ref().map(|meta| meta.whole))
     }
 
-    /// Returns the text of `_meta`.
+    /// Returns the JSON text of `_meta`, if the peer sent it.
     #[must_use]
     pub fn meta_str(&self) -> Option<&str> {
         self.parts.meta.as_ref().map(|meta| &self.text[meta.whole.range()])
@@ -367,7 +368,7 @@ impl Params {
         Some(&self.text[span.range()])
     }
 
-    /// Returns the received `_mgp` object.
+    /// Returns the `_mgp` object that the peer sent, if there is one.
     #[must_use]
     pub fn mgp(&self) -> Option<Payload> {
         self.slice(self.parts.mgp)
@@ -403,7 +404,7 @@ impl Params {
         let direct = || text(&self.text[self.parts.trace_id?.range()]);
         let in_mgp = || {
             let mgp = &self.text[self.parts.mgp?.range()];
-            // Most `_mgp` objects contain no trace, and a text search is faster than parsing.
+            // Search the text before parsing it, because most `_mgp` objects contain no trace id.
             if !mgp.contains("\"trace") {
                 return None;
             }
@@ -456,10 +457,13 @@ impl Params {
         {
             return quoted == ARGUMENTS;
         }
-        !body.escaped().is_empty() || body.runs().any(|run| self.text[run.range()].contains(quoted))
+        // A name may also be written with escapes, e.g. `ta\u0073k`.
+        let may_contain = |text: &str| text.contains(quoted) || text.contains("\\u");
+        !body.escaped().is_empty() || body.runs().any(|run| may_contain(&self.text[run.range()]))
     }
 
-    /// Returns a hash of the meaning of the call: of target and body in canonical form, without the hop-by-hop members.
+    /// Returns a hash that is equal for calls with the same meaning: the hash of target and body in canonical form,
+    /// without the hop-by-hop members.
     ///
     /// # Errors
     /// Returns the errors of [`canonical`](crate::canonical).
@@ -535,7 +539,8 @@ impl Params {
         out.push(b'}');
     }
 
-    /// Returns whether there is nothing to write: neither params nor members in `meta`.
+    /// Returns whether [`write`](Self::write) would write an empty object: there are neither params nor members in
+    /// `meta`.
     #[must_use]
     pub fn is_empty_with(&self, meta: &HopMembers) -> bool {
         self.is_none() && meta.is_empty()

@@ -1,4 +1,4 @@
-//! The parser of params: finds the byte range of each part in one pass.
+//! The parser of params. It finds the byte range of each part of the params in one pass.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -38,7 +38,7 @@ impl PartsSeed<'_> {
     }
 }
 
-/// Adds a member to a body. Neighbouring members whose names have no escapes are one run of text.
+/// Adds a member to a body. A member that directly follows a run of body members extends that run.
 fn push_member<E: de::Error>(
     body: &mut Body,
     key: Cow<'_, str>,
@@ -53,7 +53,8 @@ fn push_member<E: de::Error>(
             body.push(Span { start, end: span.end });
             *run_open = true;
         }
-        // A name with escapes is copied, and a line has room for millions of them, so their number is limited.
+        // The position of a name with escapes is not known, so the name is copied. A line has room for millions of such
+        // names, so their number is limited.
         (_, Cow::Owned(name)) => body.push_escaped(&name, span)?,
     }
     Ok(())
@@ -70,7 +71,7 @@ impl<'de> de::Visitor<'de> for PartsSeed<'_> {
         let Self { text, target } = self;
         let base = text.as_ptr() as usize;
         let mut parts = Parts { shape: Shape::Object, ..Parts::default() };
-        // `true` if the previous member belongs to the body, so that the next body member extends its text.
+        // `true` if the member before the current one belongs to a run, so that a further body member extends the run.
         let mut run_open = false;
         while let Some(Key(key)) = map.next_key()? {
             if let Cow::Borrowed(name @ "_meta") = key {

@@ -8,24 +8,25 @@ use rusqlite::{Error, ErrorCode};
 
 use crate::store::StoreError;
 
-/// A fault of the file of a [`Db`](super::Db). It is the source of a [`StoreError::Failed`].
+/// A fault of the database file of a [`Db`](super::Db), as the source of a [`StoreError::Failed`].
 ///
-/// Only an error that occurs while the file is opened contains the path, because later errors can reach callers.
+/// Only an error that occurs while the file is opened contains the path. Later errors can be sent to callers, who must
+/// not learn the path.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DbError {
     /// The file could not be opened.
     #[error("`{path}`: {source}")]
     Opening {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// The fault, usually another variant of this type.
+        /// The fault that prevented opening the file, usually another variant of this type.
         source: Arc<dyn StdError + Send + Sync>,
     },
-    /// The disk is full.
+    /// The disk is full, so nothing was changed.
     #[error("its disk is full and nothing was changed; free some space and try again")]
     Full(#[source] Error),
-    /// The file is readable, but not writable.
+    /// The file can be read, but not written.
     #[error(
         "it is read-only; allow this user to write the file and its folder, on a writable disk"
     )]
@@ -44,7 +45,7 @@ pub enum DbError {
     /// A closure given to [`Db::read`](super::Db::read) or [`Db::write`](super::Db::write) panicked.
     #[error("the closure panicked; its writes were rolled back")]
     Panicked,
-    /// Any other error.
+    /// Any other error of SQLite.
     #[error(transparent)]
     Sql(Error),
 }

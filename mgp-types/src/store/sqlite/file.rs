@@ -13,19 +13,21 @@ use crate::private_file::{self, PrivateFileError};
 use crate::store::StoreError;
 use crate::sync::Mutex;
 
-/// The pause between two attempts to take a lock; it is short, because waiting processes do not queue.
+/// The pause between two attempts to take a lock of the file. It is short, because processes that wait for the lock do
+/// not queue: one that tries rarely would often miss the moments in which the lock is free.
 const RETRY_INTERVAL: Duration = Duration::from_millis(1);
 
 /// The maximum size of the write-ahead log after a checkpoint; a checkpoint follows every 1,000 pages of 4 KiB.
 const MAX_LOG_BYTES: i64 = 8 * 1024 * 1024;
 
-/// Locked while the file is created, so that no thread opens the database before the creating thread has closed its
-/// descriptor: SQLite loses all locks of a process when the process closes *any* descriptor of the file.
+/// A lock that is held while the file is created. Otherwise another thread could open the database before the creating
+/// thread has closed its descriptor, and lose its locks: SQLite loses all locks of a process when the process closes
+/// *any* descriptor of the file.
 static CREATE_LOCK: Mutex<()> = Mutex::new(());
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// To create the tables, in a file that is empty.
+    /// Opens an empty file in order to create the tables in it.
     CreateTables,
     Write,
     Read,
@@ -33,7 +35,7 @@ pub(super) enum Purpose {
 
 pub(super) struct OpenFile {
     pub(super) conn: Connection,
-    /// `true` if the file has not been synced to disk yet, see [`settle`].
+    /// `true` if the file is new and must still be synced to disk with [`settle`].
     pub(super) unsynced: bool,
 }
 
@@ -47,7 +49,7 @@ pub(super) fn open(config: &DbConfig) -> Result<OpenFile, StoreError> {
     create_file(&path).map_err(StoreError::failed)?;
     let is_empty = std::fs::metadata(&path).is_ok_and(|file| file.len() == 0);
     let purpose = if is_empty { Purpose::CreateTables } else { Purpose::Write };
-    // Errors of SQLite do not contain the path, so it is added here.
+    // The errors of SQLite do not contain the path of the file, so add it.
     let opened = connect(config, purpose).and_then(prepared).and_then(|conn| {
         synchronise(&conn, config.durability)?;
         Ok(OpenFile { conn, unsynced: is_empty && config.durability == Durability::Normal })
@@ -61,10 +63,11 @@ pub(super) fn open(config: &DbConfig) -> Result<OpenFile, StoreError> {
     })
 }
 
-/// Syncs all commits and the names of the files to disk; any connection can do this. Returns `false` if another
-/// connection prevents it at the moment.
+/// Syncs all commits, and the names of the files, to disk; this is possible on any connection. Returns `false` if
+/// another connection prevents it at the moment.
 pub(super) fn settle(conn: &Connection) -> rusqlite::Result<bool> {
-    // Pages that a reader still uses are left to the next checkpoint, so this does not wait for readers.
+    // A passive checkpoint leaves pages that a reader still uses to the next checkpoint, so this does not wait for
+    // readers.
     let is_busy: bool = conn.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| row.get(0))?;
     Ok(!is_busy)
 }
@@ -76,15 +79,15 @@ pub(super) fn in_memory() -> Result<Connection, StoreError> {
 
 pub(super) fn connect(config: &DbConfig, purpose: Purpose) -> Result<Connection, StoreError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    // An absolute path cannot be interpreted as a URI or as `:memory:`.
+    // Use an absolute path, because SQLite could interpret a relative one as a URI or as `:memory:`.
     let mut conn = Connection::open_with_flags(absolute(&config.path)?, flags)?;
-    // If SQLite cannot open the file for writing, it opens the file read-only instead. This is checked here, because
-    // SQLite would otherwise leave further files in the folder, which could not be written either.
+    // If SQLite cannot open the file for writing, it opens the file read-only without an error. Check this here, before
+    // SQLite creates further files in the folder, which could not be written either.
     if conn.is_readonly("main")? {
         return Err(Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_READONLY), None).into());
     }
     conn.busy_handler(Some(busy_handler(config.lock_timeout)))?;
-    // Temporary data stays in memory, because secrets must not reach the system's temporary folder.
+    // Keep temporary data in memory: they may contain secrets, which must not reach the temporary folder of the system.
     conn.pragma_update(None, "temp_store", "MEMORY")?;
     conn.pragma_update(None, "cell_size_check", true)?;
     conn.pragma_update(None, "trusted_schema", false)?;
@@ -94,12 +97,12 @@ pub(super) fn connect(config: &DbConfig, purpose: Purpose) -> Result<Connection,
     }
     if purpose == Purpose::CreateTables {
         // An empty file has no content to roll back to, so it needs no journal on disk while it switches to WAL; this
-        // saves three of four syncs. If another process created the tables first, SQLite refuses this setting, and the
-        // migrations have nothing to do.
+        // saves three of four syncs. If another process has created the tables meanwhile, SQLite refuses this setting,
+        // and the migrations have nothing to do.
         let _ = conn.pragma_update(None, "journal_mode", "MEMORY");
         if config.durability == Durability::Normal {
-            // An empty file has no content to lose, so opening it does not wait for the disk; the file is synced soon
-            // afterwards.
+            // An empty file has no content that a loss of power could destroy, so do not wait for the disk while
+            // opening it. The file is synced soon afterwards.
             conn.pragma_update(None, "synchronous", "OFF")?;
         }
     }
@@ -107,7 +110,7 @@ pub(super) fn connect(config: &DbConfig, purpose: Purpose) -> Result<Connection,
     if purpose == Purpose::Write {
         synchronise(&conn, config.durability)?;
     }
-    // On macOS, a plain `fsync` leaves the data in the disk's own cache.
+    // On macOS, only `fullfsync` makes the disk write its own cache.
     conn.pragma_update(None, "fullfsync", config.durability == Durability::Full)?;
     conn.pragma_update(None, "journal_size_limit", MAX_LOG_BYTES)?;
     Ok(conn)
@@ -128,8 +131,8 @@ fn prepared(conn: Connection) -> Result<Connection, StoreError> {
     Ok(conn)
 }
 
-/// Enables the write-ahead log. Retries in this function, because SQLite does not call the busy handler for this
-/// statement.
+/// Enables the write-ahead log. Waits for the lock in this function, because SQLite does not call the busy handler for
+/// this statement.
 fn enable_wal(conn: &Connection, patience: Duration) -> Result<(), StoreError> {
     let mut busy_handler = busy_handler(patience);
     for tries in 0.. {
@@ -145,7 +148,8 @@ fn enable_wal(conn: &Connection, patience: Duration) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Returns a busy handler that pauses, and requests another attempt until `patience` has passed.
+/// Returns a function that SQLite calls while the file is locked. It pauses, and requests another attempt until
+/// `patience` has passed.
 fn busy_handler(patience: Duration) -> impl FnMut(i32) -> bool + Send + 'static {
     let mut since = Instant::now();
     move |tries| {
@@ -157,8 +161,8 @@ fn busy_handler(patience: Duration) -> impl FnMut(i32) -> bool + Send + 'static 
     }
 }
 
-/// Creates the file if it does not exist. Refuses the file, and the files that belong to it, if
-/// other users can access them.
+/// Creates the database file if it does not exist. Refuses the file, and the two files that belong to it, if other
+/// users can access them.
 fn create_file(path: &Path) -> Result<(), PrivateFileError> {
     let guard = CREATE_LOCK.lock();
     private_file::create(path)?;

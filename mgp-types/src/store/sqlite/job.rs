@@ -1,4 +1,4 @@
-//! Jobs for a connection: closures, each with a channel for its result.
+//! Jobs for the thread of a connection: closures, each with a channel for its result.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError};
@@ -11,20 +11,21 @@ use crate::service::BoxFuture;
 use crate::store::StoreError;
 
 pub(super) trait Job: Send {
-    /// Runs the job; `conn` is in a transaction. If the job fails, the caller of this method rolls back what the job
+    /// Runs the job within a transaction of `conn`. If the job fails, the caller of this method rolls back what the job
     /// wrote.
     fn run(&mut self, conn: &Connection) -> Result<(), StoreError>;
 
-    /// Sends the result to the caller. `kept` is the outcome of the commit that contained the job.
-    fn answer(self: Box<Self>, kept: Result<(), StoreError>);
+    /// Sends the result to the caller that waits for the job. `committed` is the outcome of the transaction that
+    /// contained the job.
+    fn answer(self: Box<Self>, committed: Result<(), StoreError>);
 }
 
-/// The receiver of a queue. The thread that reads the queue ends when all senders are dropped.
+/// The receiver of a queue of jobs. The thread that reads the queue ends when all senders are dropped.
 pub(super) type Jobs = Receiver<Box<dyn Job>>;
 
 pub(super) type Queue = SyncSender<Box<dyn Job>>;
 
-/// Queues a closure immediately, and returns a future for the closure's result.
+/// Queues a closure immediately, and returns a future for the result of the closure.
 pub(super) fn ask<T, F>(queue: Option<&Queue>, work: F) -> BoxFuture<'static, Result<T, StoreError>>
 where
     T: Send + 'static,
@@ -59,7 +60,7 @@ where
 {
     fn run(&mut self, conn: &Connection) -> Result<(), StoreError> {
         let Some(work) = self.work.take() else { return Ok(()) };
-        // A panic in a closure must not end the thread, because it serves all callers.
+        // Catch a panic of the closure, which must not end the thread, because the thread serves all callers.
         let outcome = catch_unwind(AssertUnwindSafe(|| work(conn)))
             .unwrap_or_else(|_| Err(DbError::Panicked.into()));
         let ran = outcome.as_ref().map(drop).map_err(Clone::clone);
@@ -67,13 +68,13 @@ where
         ran
     }
 
-    fn answer(self: Box<Self>, kept: Result<(), StoreError>) {
+    fn answer(self: Box<Self>, committed: Result<(), StoreError>) {
         let outcome = match self.outcome {
-            Some(Ok(value)) => kept.map(|()| value),
+            Some(Ok(value)) => committed.map(|()| value),
             Some(Err(error)) => Err(error),
-            None => Err(kept.err().unwrap_or(StoreError::Closed)),
+            None => Err(committed.err().unwrap_or(StoreError::Closed)),
         };
-        // Fails only if the caller dropped the future.
+        // Ignore the error, which only means that the caller has dropped the future.
         let _ = self.sender.send(outcome);
     }
 }

@@ -1,5 +1,5 @@
-//! Schema migrations: each component that has tables in the file has a namespace and a list of steps; new steps are
-//! added only at the end of the list.
+//! Migrations of the tables. Each component that has tables in the file has a namespace and a list of steps that create
+//! and change its tables. New steps are added only at the end of the list.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -9,10 +9,11 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension as _};
 use crate::private_file;
 use crate::store::StoreError;
 
-/// The application id of the file: "mgp" and a version. It distinguishes files of this program from those of other
-/// programs, which are not changed.
+/// The application id in the header of the file: "mgp" and a version. It distinguishes files of this program from those
+/// of other programs, which must not be changed.
 const APPLICATION: i32 = 0x6d67_7001;
 
+/// The namespace of the store's own tables.
 const STORE: &str = "store";
 
 const STEPS: &[&str] = &["
@@ -24,9 +25,9 @@ const STEPS: &[&str] = &["
         PRIMARY KEY (space, key)
     ) STRICT, WITHOUT ROWID;
     CREATE INDEX store_record_news ON store_record (space, revision);
-    -- It has the value, which is none, so that counting needs no look at the table.
+    -- Contains the value, which is always NULL, so that the removed records are counted without reading the table.
     CREATE INDEX store_record_gone ON store_record (revision, value) WHERE value IS NULL;
-    -- Numbers are never used again.
+    -- AUTOINCREMENT: the number of a removed event is not assigned again.
     CREATE TABLE store_event (
         number INTEGER PRIMARY KEY AUTOINCREMENT, log TEXT NOT NULL, event TEXT NOT NULL
     ) STRICT;
@@ -60,7 +61,7 @@ pub(super) fn prepare(conn: &Connection) -> Result<(), StoreError> {
 fn back_up(conn: &Connection, namespace: &str, version: usize) -> Result<(), StoreError> {
     let Some(path) = conn.path().filter(|path| !path.is_empty()) else { return Ok(()) };
     let copy = format!("{path}.{namespace}-{version}");
-    // An older copy may have a write-ahead log, which does not belong to the new one.
+    // Remove an older copy with its files: its write-ahead log would otherwise be taken for that of the new copy.
     for part in ["", "-wal", "-shm"] {
         match std::fs::remove_file(format!("{copy}{part}")) {
             Err(error) if error.kind() != ErrorKind::NotFound => {
@@ -70,7 +71,7 @@ fn back_up(conn: &Connection, namespace: &str, version: usize) -> Result<(), Sto
         }
     }
     private_file::create(Path::new(&copy)).map_err(StoreError::failed)?;
-    // In a transaction, this connection cannot run the statement.
+    // SQLite cannot run this statement in a transaction, so use a separate connection instead of the caller's.
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let reader = Connection::open_with_flags(path, flags)?;
     reader.pragma_update(None, "temp_store", "MEMORY")?;

@@ -59,7 +59,7 @@ pub(super) use tests::Folder;
 #[derive(Clone)]
 pub struct Db(Arc<Shared>);
 
-/// The configuration of a [`Db`].
+/// The configuration of a [`Db`], i.e. of a store in an SQLite file.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct DbConfig {
@@ -96,9 +96,10 @@ pub enum Durability {
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 struct Shared {
-    /// `None` after the store was closed.
+    /// The queues of the threads; `None` after the store was closed.
     queues: Mutex<Option<Queues>>,
-    /// The newest revision; the channel closes when all connections are closed.
+    /// The receiver of the newest revision. The channel closes when all connections are closed, so that [`Db::close`]
+    /// can wait for that.
     news: watch::Receiver<u64>,
     path: Option<PathBuf>,
     answer: Duration,
@@ -108,12 +109,12 @@ struct Shared {
 struct Queues {
     write: Queue,
     read: Queue,
-    /// The queue for reads by callers of [`Db::read`]; the queue `read` is for reads by the store itself.
+    /// The queue for reads by callers of [`Db::read`]. In contrast, `read` is the queue for reads by the store itself.
     query: Queue,
 }
 
 impl DbConfig {
-    /// Creates the configuration of a file, with the defaults.
+    /// Creates the configuration for a file, with default values.
     #[must_use]
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self {
@@ -125,7 +126,7 @@ impl DbConfig {
         }
     }
 
-    /// Opens the file.
+    /// Opens the file and returns the store.
     ///
     /// # Errors
     /// Returns [`StoreError::Unreadable`] if the file is damaged, was written by a newer program or is not a store;
@@ -250,7 +251,7 @@ impl Db {
         Self(Arc::new(Shared { queues: Mutex::new(Some(queues)), news, path, answer }))
     }
 
-    /// Queues a read of the store itself, which does not wait for the queries of callers.
+    /// Queues a read by the store itself, which does not wait for the queries of callers.
     fn look_up<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,

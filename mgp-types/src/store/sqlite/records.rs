@@ -1,4 +1,4 @@
-//! Reads and writes the rows of records, revisions and pending events.
+//! Reads and writes the rows of the store's own tables: records, the revision and pending events.
 
 use rusqlite::{Connection, OptionalExtension as _, Row};
 
@@ -47,7 +47,7 @@ pub(super) fn changes(
     Ok(LoadedRecords::new(revision(conn)?, records))
 }
 
-/// Applies a change and returns its revision; the events of the change are given as rows.
+/// Applies a change and returns its revision. The events of the change are given as encoded rows.
 pub(super) fn commit(
     conn: &Connection,
     change: &Change,
@@ -93,11 +93,12 @@ pub(super) fn pending(
     .collect()
 }
 
-/// Returns a substitute for an event that cannot be decoded, so that later events are not blocked and no number is
-/// missing.
+/// Returns an event that replaces one that cannot be decoded. Without it, later events would be blocked, or a number
+/// would be missing.
 fn unreadable(number: u64) -> AuditEvent {
     let event_type = EventType::Other("dev.cloto.event_unreadable".into());
-    // The time of the original event is not known, and the replacement must be the same on every read.
+    // The time of the original event is not known. Use a fixed time, because the replacement must be the same on every
+    // read.
     let never = Timestamp::from(SystemTime::UNIX_EPOCH);
     let mut event = AuditEvent::new(never, event_type, Actor::kernel(), AuditResult::Failure);
     // Encoding a number cannot fail.
@@ -185,8 +186,8 @@ fn record(row: &Row<'_>) -> rusqlite::Result<Record> {
     Ok(Record::new(row.get::<_, String>(0)?, value.map(Payload::from_trusted), number(row, 2)?))
 }
 
-/// Reads a revision or the sequence number of an event from a column. Neither is ever negative: revisions begin at
-/// zero, sequence numbers at one, and both only grow.
+/// Reads a number from a column: a revision, or the sequence number of an event. Neither can be negative, because both
+/// begin at zero or one and only increase.
 fn number(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
     row.get::<_, i64>(column).map(i64::unsigned_abs)
 }

@@ -16,31 +16,31 @@ const MAX_QUEUED_IN_MEMORY: usize = 1024;
 pub(super) async fn start(config: Option<DbConfig>) -> Result<Db, StoreError> {
     let (report, opened) = oneshot::channel();
     spawn("mgp-store-write", move || match config.map_or_else(in_memory, in_file) {
-        Ok((db, kept)) => {
-            // If the caller dropped the future, the handle is dropped here and the store closes.
+        Ok((db, writer)) => {
+            // If the caller has dropped its future, the handle is dropped here, and the store is closed.
             drop(report.send(Ok(db)));
-            kept.run();
+            writer.run();
         }
         Err(error) => drop(report.send(Err(error))),
     })?;
     opened.await.unwrap_or(Err(StoreError::Closed))
 }
 
-/// The state of the writing thread; it exists until the last handle is dropped.
+/// The state of the writing thread, which runs until the last handle of the store is dropped.
 struct Writer {
     conn: Connection,
     jobs: Jobs,
     readers: Vec<JoinHandle<()>>,
-    /// The sender of revisions. It is dropped after the file is closed; this wakes the handles that wait for the store
-    /// to close.
+    /// The sender of revisions. It is dropped after the file is closed, which wakes callers that wait until the store
+    /// is closed.
     news: watch::Sender<u64>,
 }
 
 impl Writer {
     fn run(self) {
         threads::write(&self.conn, &self.jobs, &self.news);
-        // The last connection that closes writes the log into the file. If two connections closed at the same time,
-        // neither would write it.
+        // Wait until the other connections are closed, because the last connection that closes writes the log into the
+        // file. If two connections closed at the same time, neither would write it.
         for reader in self.readers {
             let _ = reader.join();
         }
@@ -54,7 +54,7 @@ fn in_memory() -> Result<(Db, Writer), StoreError> {
     let conn = file::in_memory()?;
     let (write, jobs) = sync_channel(MAX_QUEUED_IN_MEMORY);
     let (news, known) = watch::channel(0);
-    // Only one connection can see a database in memory, so the writing thread also reads.
+    // A database in memory is visible to only one connection, so the writing thread must also run the reads.
     let queues = Queues { read: write.clone(), query: write.clone(), write };
     let db = Db::new(queues, known, None, ANSWER_TIMEOUT);
     Ok((db, Writer { conn, jobs, readers: Vec::new(), news }))
@@ -70,8 +70,8 @@ fn in_file(config: DbConfig) -> Result<(Db, Writer), StoreError> {
     })?;
     let (query, queries) = reader("mgp-store-query", &config, threads::read)?;
     let queues = Queues { write, read, query };
-    let kept = Writer { conn, jobs, readers: vec![reads, queries], news };
-    Ok((Db::new(queues, known, Some(config.path), config.answer_timeout), kept))
+    let writer = Writer { conn, jobs, readers: vec![reads, queries], news };
+    Ok((Db::new(queues, known, Some(config.path), config.answer_timeout), writer))
 }
 
 fn reader(

@@ -50,8 +50,8 @@ async fn keys(db: &Db) -> Vec<String> {
     keys
 }
 
-/// Returns the error that is the source of a `StoreError::Failed`; skips a `DbError::Opening`,
-/// which only adds the path.
+/// Returns the error in the sources of a `StoreError::Failed`. A `DbError::Opening` is skipped, because it only adds
+/// the path of the file to another error.
 #[track_caller]
 fn reason<E: std::error::Error + 'static>(error: &StoreError) -> &E {
     let StoreError::Failed(reason) = error else { panic!("{error}") };
@@ -133,20 +133,6 @@ async fn a_dropped_open_leaves_nothing_running() {
 fn waits<F: Future + Unpin>(future: &mut F) -> bool {
     let mut task = std::task::Context::from_waker(std::task::Waker::noop());
     std::pin::Pin::new(future).poll(&mut task).is_pending()
-}
-
-#[tokio::test]
-async fn a_full_store_commits_too() {
-    let folder = Folder::new();
-    let mut config = DbConfig::new(folder.file());
-    config.durability = Durability::Full;
-    let db = config.open().await.unwrap();
-    let level = |conn: &Connection| {
-        Ok(conn.query_row("PRAGMA synchronous", [], |row| row.get::<_, u8>(0))?)
-    };
-    assert_eq!(db.write(level).await.unwrap(), 2);
-    db.commit(put("a")).await.unwrap();
-    assert_eq!(folder.open().await.write(level).await.unwrap(), 1);
 }
 
 // === concurrency ===
@@ -277,7 +263,7 @@ async fn the_database_before_a_migration_is_kept() {
     let folder = Folder::new();
     let db = folder.open().await;
     db.migrate("words", &STEPS[..1]).await.unwrap();
-    // An interrupted migration left a part of a copy.
+    // A migration that was interrupted has left an incomplete copy of the file.
     fs::write(folder.beside(".words-1"), "half").unwrap();
     fs::write(folder.beside(".words-1-wal"), "half").unwrap();
     db.migrate("words", STEPS).await.unwrap();
@@ -351,7 +337,7 @@ async fn a_new_file_is_brought_to_the_disk_while_it_is_used() {
     let folder = Folder::new();
     let db = folder.open().await;
     db.commit(put("a")).await.unwrap();
-    // Without the sync, the data is only in the write-ahead log, which a loss of power may destroy.
+    // Before the sync, the data is only in the write-ahead log, and the file itself has one page.
     let is_there = async || {
         while fs::metadata(folder.file()).unwrap().len() <= 4096 {
             tokio::task::yield_now().await;
@@ -374,6 +360,7 @@ async fn commits_to_a_new_file_have_the_configured_durability() {
                 Ok(conn.query_row("PRAGMA synchronous", [], |row| row.get::<_, u32>(0))?)
             };
             assert_eq!(db.write(ask).await.unwrap(), level, "{durability:?}, {age}");
+            db.commit(put(age)).await.unwrap();
             db.close().await;
         }
     }
@@ -399,7 +386,8 @@ async fn a_full_disk_changes_nothing_and_the_store_continues() {
     let full = too_much.await.unwrap_err();
     assert!(matches!(fault(&full), DbError::Full(_)), "{full}");
     assert!(full.to_string().contains("free some"), "{full}");
-    // If SQLite rolls back the whole transaction, the other jobs in it get the error too.
+    // If SQLite has rolled back the whole transaction for lack of space, the other job in it has failed with the same
+    // error.
     if let Err(error) = small.await {
         assert!(matches!(fault(&error), DbError::Full(_)), "{error}");
         assert_eq!(keys(&db).await, ["a"]);
@@ -435,7 +423,7 @@ fn refused(path: &Path, opened: Result<Db, StoreError>, remedy: &str) -> StoreEr
 async fn files_that_are_not_stores_are_refused_with_a_remedy() {
     let folder = Folder::new();
     let missing = folder.0.path().join("missing").join("mgp.db");
-    let error = refused(&missing, Db::open(&missing).await, "cannot be made");
+    let error = refused(&missing, Db::open(&missing).await, "cannot be created");
     assert!(matches!(reason(&error), PrivateFileError::Io { .. }));
     refused(folder.0.path(), Db::open(folder.0.path()).await, "is not a plain file");
     assert!(Db::open("").await.is_err());
@@ -541,7 +529,7 @@ async fn a_file_that_may_only_be_read_is_refused_and_left_alone() {
     folder.open().await.close().await;
     fs::set_permissions(folder.file(), fs::Permissions::from_mode(0o400)).unwrap();
     if fs::OpenOptions::new().write(true).open(folder.file()).is_ok() {
-        // The user root can write the file despite its mode, so the test cannot run.
+        // The user root can write a read-only file, so the test is skipped.
         return;
     }
     let error = refused(&folder.file(), folder_open(&folder).await, "is read-only");
@@ -576,9 +564,9 @@ async fn an_unreadable_event_does_not_block_later_ones() {
         .await
         .unwrap();
     let pending = db.pending_events("audit", 9).await.unwrap();
-    let stands = serde_json::to_string(&pending[0].event).unwrap();
-    let failures = r#"{"timestamp":"1970-01-01T00:00:00.000Z","event_type":"dev.cloto.event_unreadable","actor":{"type":"kernel","id":"kernel"},"result":"FAILURE","details":{"number":1}}"#;
-    assert_eq!(stands, failures);
+    let found = serde_json::to_string(&pending[0].event).unwrap();
+    let expected = r#"{"timestamp":"1970-01-01T00:00:00.000Z","event_type":"dev.cloto.event_unreadable","actor":{"type":"kernel","id":"kernel"},"result":"FAILURE","details":{"number":1}}"#;
+    assert_eq!(found, expected);
     assert_eq!(pending[1].event, event);
     assert_eq!(db.pending_events("audit", 9).await.unwrap(), pending, "the same each time");
 }

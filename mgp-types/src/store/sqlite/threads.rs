@@ -17,16 +17,17 @@ use super::job::{Job, Jobs};
 use super::records;
 use crate::store::StoreError;
 
-/// The maximum number of jobs per transaction. It is limited so that the first job of a batch is answered soon.
+/// The maximum number of jobs in one transaction. It is limited, so that the caller of the first job does not wait too
+/// long for the commit.
 const MAX_BATCH: usize = 256;
 
-/// The interval between checks for changes by other processes.
+/// The interval between two checks for changes that other processes made.
 ///
 /// A check takes 7 µs, plus up to 70 µs to wake the thread: about 0.2 % of one core.
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// The delay before a new file is synced. Processes that open the file meanwhile read most of it, and the sync would
-/// slow them down.
+/// The delay after which a new file is synced to disk. Other processes that open the file at the same time read most of
+/// it, and the sync would slow them down.
 const SYNC_DELAY: Duration = Duration::from_millis(50);
 
 pub(super) fn write(conn: &Connection, jobs: &Jobs, news: &watch::Sender<u64>) {
@@ -36,16 +37,17 @@ pub(super) fn write(conn: &Connection, jobs: &Jobs, news: &watch::Sender<u64>) {
         if let Ok(revision) = committed {
             notify(news, revision);
         }
-        let kept = committed.map(drop);
+        let committed = committed.map(drop);
         for job in batch {
-            job.answer(kept.clone());
+            job.answer(committed.clone());
         }
     }
 }
 
-/// Runs reads of the store itself, notifies subscribers of changes by other processes, and syncs a new file.
+/// Runs the reads of the store itself until its queue is closed. In between, notifies subscribers of changes by other
+/// processes, and syncs a new file to disk.
 ///
-/// Writers do not wait for the sync. If this thread ends before the sync, the file is synced when it is closed.
+/// Writers do not wait for the sync. If this thread ends before the sync, the file is synced when the store is closed.
 pub(super) fn read_and_watch(
     conn: &Connection,
     jobs: &Jobs,
@@ -62,7 +64,7 @@ pub(super) fn read_and_watch(
             Err(RecvTimeoutError::Disconnected) => break,
         }
         if Instant::now() >= due {
-            watcher.watcher(conn, news);
+            watcher.check(conn, news);
             due = Instant::now() + CHECK_INTERVAL;
         }
         if unsynced_since.take_if(|since| since.elapsed() >= SYNC_DELAY).is_some() {
@@ -92,7 +94,7 @@ fn commit(conn: &Connection, batch: &mut [Box<dyn Job>]) -> Result<u64, StoreErr
         tx.execute_batch("SAVEPOINT job")?;
         let ran = job.run(&tx);
         if tx.is_autocommit() {
-            // After some errors, SQLite rolls back the whole transaction, with all jobs in it.
+            // After some errors, SQLite rolls back the whole transaction. Then all jobs in it have failed.
             return Err(ran.err().unwrap_or(DbError::Ended.into()));
         }
         tx.execute_batch(match ran {
@@ -105,7 +107,7 @@ fn commit(conn: &Connection, batch: &mut [Box<dyn Job>]) -> Result<u64, StoreErr
     Ok(revision)
 }
 
-/// Runs a job on a consistent snapshot.
+/// Runs a job that only reads, in a transaction, so that it sees a consistent snapshot.
 fn read_one(conn: &Connection, mut job: Box<dyn Job>) {
     let ran = Transaction::new_unchecked(conn, TransactionBehavior::Deferred)
         .map_err(StoreError::from)
@@ -113,7 +115,7 @@ fn read_one(conn: &Connection, mut job: Box<dyn Job>) {
     job.answer(ran);
 }
 
-/// Notifies subscribers of a revision, unless they know it already or know a newer one.
+/// Notifies subscribers of a revision, unless they were notified of it or of a newer one before.
 fn notify(news: &watch::Sender<u64>, revision: u64) {
     news.send_if_modified(|known| {
         let is_newer = revision > *known;
@@ -123,18 +125,21 @@ fn notify(news: &watch::Sender<u64>, revision: u64) {
 }
 
 struct ChangeWatcher {
+    /// The `data_version` of the database at the last check. SQLite changes it with each commit of another connection.
     seen: Option<i64>,
+    /// `true` if the last check failed, so that a further failure is not logged again.
     failing: bool,
 }
 
 impl ChangeWatcher {
-    fn watcher(&mut self, conn: &Connection, news: &watch::Sender<u64>) {
+    /// Notifies subscribers if another process has changed the file, or if that cannot be checked.
+    fn check(&mut self, conn: &Connection, news: &watch::Sender<u64>) {
         let checked = self.try_check(conn, news);
         if let Err(error) = &checked {
             if !self.failing {
                 tracing::error!(%error, "checking for changes of other processes failed");
             }
-            // Subscribers are notified although nothing changed, so that they read and receive the error.
+            // Notify subscribers although nothing has changed: they then read the store and receive the error.
             news.send_modify(|_| {});
         }
         self.failing = checked.is_err();
@@ -161,7 +166,7 @@ mod tests {
         // The check fails, because the table `store_state` is missing.
         let conn = Connection::open_in_memory().unwrap();
         let mut watcher = ChangeWatcher { seen: None, failing: false };
-        watcher.watcher(&conn, &news);
+        watcher.check(&conn, &news);
         assert!(watcher.failing && known.has_changed().unwrap());
         assert_eq!(*known.borrow_and_update(), 7);
 
@@ -169,10 +174,10 @@ mod tests {
             "CREATE TABLE store_state (revision); INSERT INTO store_state VALUES (9)",
         )
         .unwrap();
-        watcher.watcher(&conn, &news);
+        watcher.check(&conn, &news);
         assert!(!watcher.failing);
         assert_eq!(*known.borrow_and_update(), 9);
-        watcher.watcher(&conn, &news);
+        watcher.check(&conn, &news);
         assert!(!known.has_changed().unwrap());
     }
 }

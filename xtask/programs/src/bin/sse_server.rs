@@ -32,7 +32,7 @@ const INITIALIZED_DELAY: Duration = Duration::from_millis(200);
 
 #[derive(Clone)]
 struct Connection {
-    /// Writes messages to the MCP server of this connection.
+    /// The writer of messages to the MCP server of this connection.
     writer: Arc<tokio::sync::Mutex<WriteHalf<tokio::io::DuplexStream>>>,
     is_initialized: Arc<AtomicBool>,
 }
@@ -122,8 +122,8 @@ async fn receive(
     }
 }
 
-/// Returns `false` for the request of a list before the client was initialized. The notification that it is initialized
-/// takes a while.
+/// Handles `notifications/initialized`, which takes a while, and returns `false` for a request of the tool list that
+/// arrives before that is done.
 async fn is_in_order(connection: &Connection, body: &[u8]) -> bool {
     let message: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
     match message["method"].as_str() {

@@ -43,7 +43,8 @@ const SERVERS: [(&str, &[&str], &str); 2] = [
 pub(in crate::accept) fn lock(options: &Options) -> Outcome<Verdict> {
     let mut kernel = Kernel::new("contract/lock")?;
     let home = kernel.home();
-    // Package runners keep their packages in the home folder; an earlier run of this check has changed files there.
+    // Empty the home folder: package runners keep their packages there, and an earlier run of this check has changed
+    // files in it.
     fs::remove_dir_all(&home).and_then(|()| fs::create_dir_all(&home)).context(home.display())?;
     let uv = kernel.place.join("uv");
     let mut path = OsString::new();

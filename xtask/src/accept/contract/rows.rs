@@ -1,9 +1,9 @@
-//! The acceptance check `contract.rows`: each row of the tables of requirements, with the tests that prove it. Rows C01
-//! to C17 are about contracts and the protocol of Codomyrmex, rows G01 to G19 about that of ggen, and D14 and D21 about
-//! extensions beyond MGP.
+//! The acceptance check `contract.rows`: each requirement (row) about the contracts of tools, with the tests that prove
+//! it. Rows C01 to C17 are about contracts and Codomyrmex, a foreign format of tool calls. Rows G01 to G19 are about
+//! ggen, another tool protocol, and D14 and D21 about extensions beyond MGP.
 //!
-//! `docs/contracts.md` explains the rows that are implemented in another way than required: C07, G06, G12, part of G15,
-//! and G16.
+//! `docs/contracts.md` explains the rows that are not implemented exactly as required: C07, G06, G12, part of G15, and
+//! G16.
 
 use crate::accept::binaries::{
     CLIENT, CONTRACT, KERNEL, LIBRARY, LIFECYCLE, MGP, SECURITY, SERVER, TYPES, Tests, VALIDATE,

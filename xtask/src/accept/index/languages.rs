@@ -25,7 +25,7 @@ pub(super) const SET: &str = "livemcp";
 const LANGUAGES: [&str; 13] =
     ["en", "ar", "de", "es", "fr", "hi", "it", "ja", "ko", "pt", "ru", "tr", "zh"];
 
-/// A wish is fulfilled if a right tool is among the first `TOP` results.
+/// The number of first results that are considered: a wish is fulfilled if a right tool is among them.
 const TOP: usize = 3;
 
 /// The minimum share of fulfilled wishes in English. `MIN_EACH` is the minimum for each other language, and `MIN_ALL`

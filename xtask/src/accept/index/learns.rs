@@ -30,7 +30,7 @@ const SEED: u64 = 7;
 /// The number of results that the user looks at.
 const SEEN: usize = 10;
 
-/// After one query in this many, the user calls only the first result, right or wrong.
+/// On average, the user calls only the first result, right or wrong, after one in this many queries.
 const NOISE: usize = 10;
 
 /// The number of calls of the adversary.
@@ -154,7 +154,8 @@ fn calls<'a>(past: &[&'a Query], seen: &'a Ranking) -> Vec<Called<'a>> {
         .collect()
 }
 
-/// Returns calls of random tools by another user, after exactly the queries that are searched for later.
+/// Returns calls of random tools by another user. They follow exactly the queries that are searched for later, so that
+/// they would have the greatest effect.
 fn adverse_calls<'a>(set: &'a Set, asked: &[&'a Query]) -> Vec<Called<'a>> {
     let mut dice = Dice::new(SEED);
     (0..ADVERSE_CALLS)

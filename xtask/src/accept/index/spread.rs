@@ -15,7 +15,7 @@ use crate::{
 };
 use std::collections::BTreeSet;
 
-/// Phrases that join requests; they were used to choose the weights of the search.
+/// Templates that join several requests into one query. The weights of the search were chosen with them.
 const TRIED: [&str; 8] = [
     "{}, then {}",
     "{} and {}",
@@ -27,7 +27,7 @@ const TRIED: [&str; 8] = [
     "please {} and {} and {}",
 ];
 
-/// Phrases that join requests; they were not used to choose the weights of the search.
+/// Templates that join several requests into one query. The weights of the search were chosen without them.
 const ASIDE: [&str; 8] = [
     "I need two things: {}; {}",
     "{} and while you are at it {}",

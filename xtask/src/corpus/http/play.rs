@@ -9,6 +9,7 @@ use super::{
     plan::{Act, Beside, Plan, plan},
     reset::rapid_reset,
     row::{Request, Row},
+    secrets::{self, has_word},
     wire::Wire,
 };
 use crate::{
@@ -152,19 +153,18 @@ fn placeholder(name: &str, port: u16, own: &[String]) -> Result<String, String> 
     if let Some(secret) = secret(name) {
         return secret.map_err(|failure| failure.to_string());
     }
-    let says = |words: &[&str]| name.split('_').any(|word| words.contains(&word));
-    if says(&["OTHER", "FOREIGN", "STOLEN", "B"]) {
-        let key = super::secrets::key(fixture::OTHER);
+    if has_word(name, &["OTHER", "FOREIGN", "STOLEN", "B"]) {
+        let key = secrets::key(fixture::OTHER);
         let other = ["X-Test-Mode: auth".to_owned(), format!("Authorization: Bearer {key}")];
         return open_session(port, &other);
     }
     let session = open_session(port, own)?;
-    if says(&["EXPIRED", "DELETED", "CLOSED", "ENDED", "OLD", "GONE"]) {
+    if has_word(name, &["EXPIRED", "DELETED", "CLOSED", "ENDED", "OLD", "GONE"]) {
         close_session(port, &session, own);
     }
-    Ok(if says(&["UPPER"]) {
+    Ok(if has_word(name, &["UPPER"]) {
         session.to_uppercase()
-    } else if says(&["TRUNCATED", "PREFIX"]) {
+    } else if has_word(name, &["TRUNCATED", "PREFIX"]) {
         session.chars().take(session.len() / 2).collect()
     } else {
         session
@@ -189,8 +189,8 @@ fn filled_value(
     })
 }
 
-/// Returns the pieces of a request that is sent slowly: single bytes of the whole request if `head` is set, else the
-/// whole head and single bytes of the body.
+/// Returns the pieces of a request that is sent slowly. If `head` is set, each byte of the request is a piece.
+/// Otherwise the whole head is one piece, and each byte of the body is another.
 fn slow(wire: &Wire, pause: Duration, head: bool) -> impl Iterator<Item = Piece> + Send {
     let (start, rest) = if head {
         (Vec::new(), wire.bytes())
@@ -215,7 +215,7 @@ fn cut(port: u16, wire: &Wire, length: usize, limit: Duration) -> Vec<Answer> {
 /// Opens the other connections or sessions that a row needs while its request is sent; dropping the result closes the
 /// connections.
 fn beside(kind: Beside, count: usize, port: u16, wire: &Wire) -> Result<Vec<TcpStream>, String> {
-    let failed = |error: std::io::Error| format!("what stands by: {error}");
+    let failed = |error: std::io::Error| format!("opening the other connections: {error}");
     let mut streams = Vec::new();
     for _ in 0..count {
         let half = match kind {

@@ -86,7 +86,8 @@ pub(super) fn rapid_reset(port: u16, count: usize, limit: Duration) -> Status {
     spoken(&seen)
 }
 
-/// Returns the status of a server that sent these bytes: the HTTP/1.1 status, `Closed` after `GOAWAY`, or else 200.
+/// Returns the status for the bytes that a server sent: the status of an HTTP/1.1 reply, or `Closed` if they contain a
+/// `GOAWAY` frame. Otherwise the server has kept the HTTP/2 connection open, which counts as 200.
 fn spoken(mut bytes: &[u8]) -> Status {
     if let Some(status) = bytes.strip_prefix(b"HTTP/1.1 ").and_then(|rest| rest.get(..3)) {
         let status = std::str::from_utf8(status).ok().and_then(|status| status.parse().ok());

@@ -35,7 +35,7 @@ pub(super) fn key_set() -> Value {
 }
 
 /// Returns whether a placeholder's name contains one of these words.
-fn has_word(name: &str, words: &[&str]) -> bool {
+pub(super) fn has_word(name: &str, words: &[&str]) -> bool {
     name.split('_').any(|word| words.contains(&word))
 }
 

@@ -81,10 +81,10 @@ fn talk(connection: Connection, era: &str, cell: &Cell, stage: &Stage) -> Outcom
     };
     let errors = stage.places.log(&cell.name, "stderr");
     for (asked, wanted) in ASKED {
-        let told = inspect(&target, era, asked, &stage.places, &errors)?;
-        if !told.contains(wanted) {
+        let answer = inspect(&target, era, asked, &stage.places, &errors)?;
+        if !answer.contains(wanted) {
             return Err(Failure::new(format!(
-                "{wanted:?} is not in the answer to {asked:?}: {told}"
+                "{wanted:?} is not in the answer to {asked:?}: {answer}"
             )));
         }
     }
@@ -108,8 +108,8 @@ fn inspect(
     let ended = child::run(command, "", errors, TIMEOUT)?;
     if !ended.success {
         let why = fs::read_to_string(errors).unwrap_or_default();
-        let said = format!("{} {}", ended.stdout.trim(), why.trim());
-        return Err(Failure::new(format!("{} failed: {}", asked[0], said.trim())));
+        let output = format!("{} {}", ended.stdout.trim(), why.trim());
+        return Err(Failure::new(format!("{} failed: {}", asked[0], output.trim())));
     }
     Ok(ended.stdout)
 }

@@ -1,4 +1,4 @@
-//! Groups the records of a log by call: one refused call has up to five.
+//! Groups the records of an audit log by call, because one refused call has up to five records.
 
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime};
@@ -15,16 +15,16 @@ const TOLERANCE: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub(crate) struct Entry<'a> {
     pub(crate) event: &'a AuditEvent,
-    /// The details, oldest first.
+    /// The records that are details of `event`, oldest first.
     pub(crate) parts: Vec<&'a AuditEvent>,
 }
 
 /// The values by which the record of a call and its details are connected.
 #[derive(Debug, PartialEq, Eq, Hash)]
 enum Link<'a> {
-    /// The id of the question to a person.
+    /// The id of the question to a person, which the records of the question, of the answer and of the call have.
     Question(String),
-    /// The trace, the server and the tool.
+    /// The trace, the server and the tool of a call.
     Call(&'a str, Option<&'a str>, &'a str),
     /// The trace, the server and the tool of a refused call, and the code of the refusal. Several calls that run at
     /// once can have the same trace.
@@ -35,7 +35,7 @@ enum Link<'a> {
 type Calls<'a> = HashMap<Link<'a>, Vec<(SystemTime, usize)>>;
 
 impl<'a> Entry<'a> {
-    /// Returns an entry for each record.
+    /// Returns an entry without details for each record.
     pub(crate) fn each(events: &'a [AuditEvent]) -> Vec<Self> {
         events.iter().map(|event| Self { event, parts: Vec::new() }).collect()
     }
@@ -214,7 +214,7 @@ mod tests {
             record_at(10, "VALIDATION_FAILED", "t", &invalid),
         ];
         check(&events, &[("TOOL_EXECUTED", NONE), ("TOOL_BLOCKED", failed)]);
-        // Another code or another time belongs to another call.
+        // A detail with another code or another time belongs to another call.
         let events = [
             record_at(0, "TOOL_BLOCKED", "t", &denied),
             record_at(20, "TOOL_BLOCKED", "t", &invalid),

@@ -80,7 +80,8 @@ impl Filters {
                             (Some(own.to_owned()), Some(tool.to_owned()));
                     }
                 }
-                // Names cannot be checked in a log that was changed, so this one is used as it is.
+                // The names of servers, tools and agents cannot be checked in a log that was changed, so the filters
+                // are used as they are.
                 Err(failure) if failure.is_log_changed() => {}
                 Err(failure) => return Err(failure),
             }
@@ -108,8 +109,8 @@ impl Filters {
             };
             return checked.err().map(|failure| without_force(&failure));
         }
-        // The audit log has the events of all tenants, so an unknown name may be an agent of another one: only add a
-        // note.
+        // The audit log has the events of all tenants, so an unknown name may be that of an agent of another tenant.
+        // Therefore only add a note.
         known.note_on_unknown_agent(self.agent.as_deref()?)
     }
 }
@@ -173,7 +174,7 @@ fn event_type(word: &str) -> CliResult<String> {
     if let Some(own) = OWN_KINDS.into_iter().find(|own| short_type(own) == short) {
         return Ok(own.to_owned());
     }
-    // Servers and other programs have types of their own.
+    // Servers and other programs can define their own event types, whose names contain a dot.
     if word.contains('.') && short == lower {
         return Ok(word.to_owned());
     }
@@ -187,7 +188,7 @@ fn event_type(word: &str) -> CliResult<String> {
     )))
 }
 
-/// A source of audit events.
+/// The source from which the commands read audit events.
 pub(super) enum EventReader {
     Kernel(Client),
     /// The files of the log. They are read without the lock, so a kernel can start meanwhile.
@@ -198,9 +199,11 @@ impl EventReader {
     pub(super) async fn open(global: &Global) -> CliResult<Self> {
         match Backend::open(global, Intent::Read).await {
             Ok(Backend::Kernel(client)) => return Ok(Self::Kernel(client)),
-            // When the folder was opened, events that a killed kernel had not written were added to the log.
+            // Close the folder again. When it was opened, events that a killed kernel had not written were added to the
+            // log.
             Ok(backend) => backend.close().await?,
-            // The process that holds the folder does not answer, but the files can be read without the lock.
+            // The process that holds the lock of the folder does not answer, but the files can be read without the
+            // lock.
             Err(failure) if failure.is_state_in_use() => {}
             Err(failure) if failure.is_log_changed() => {
                 warn_of_changes(&failure);
@@ -229,7 +232,7 @@ impl EventReader {
         matches!(self, Self::Kernel(_))
     }
 
-    /// Returns the newest matching events, oldest first.
+    /// Returns the newest events that match the filters, oldest first.
     pub(super) async fn newest(
         &mut self,
         filters: &Filters,
@@ -242,7 +245,7 @@ impl EventReader {
             events.extend(page);
             // One query reads only a limited part of the log, so a page may be empty before the log's end.
             match next {
-                // In a log that was changed, the numbers of records can be wrong.
+                // Stop if the numbers do not decrease: in a log that was changed, the numbers of records can be wrong.
                 Some(next) if after.is_none_or(|after| next < after) => after = Some(next),
                 _ => break,
             }
@@ -262,7 +265,8 @@ impl EventReader {
         let before = *last;
         let (events, next) = self.page(filters, Order::OldestFirst, before, PAGE_EVENTS).await?;
         *last = next.or_else(|| events.iter().filter_map(number).max()).or(before);
-        // In a log that was changed, the numbers of records can be wrong, and reading must not begin again.
+        // Stop if the number does not increase: in a log that was changed, the numbers of records can be wrong, and
+        // reading would begin again.
         Ok((events, next.is_some() && *last > before))
     }
 
@@ -365,7 +369,7 @@ pub(crate) fn reason(event: &AuditEvent) -> Option<String> {
         let word = details.get("permission").and_then(Value::as_str).unwrap_or("allow");
         format!("{word} {}", text(agent))
     });
-    // If a call was refused, `reason` is only the name of the error code, and `rule` is more precise.
+    // Show the rule of a refused call instead of the reason, which is only the name of the error code then.
     let rule = details.get("code").and(details.get("rule")).map(text);
     let reason = members.iter().filter(|_| agent.is_none()).find_map(|member| details.get(member));
     let reason = rule.or_else(|| reason.map(text));

@@ -1,7 +1,7 @@
 //! The command `mgp disconnect`: restores a host's file so that the host starts its own servers again.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde::Serialize;
@@ -9,11 +9,13 @@ use serde::Serialize;
 use super::present::starts_mgp;
 use super::record::{self, ENTRY, Record, Restored};
 use super::syntax::Syntax;
-use super::{HostTarget, check_unchanged, read, undo, write};
+use super::{HostTarget, check_unchanged, read, undo};
 use crate::args::{ConfigArg, Global};
+use crate::config_file::{backup_line, write_backup};
 use crate::exit::{CliResult, Failure};
 use crate::operator::admit_edit;
 use crate::output::{Output, Render, print};
+use crate::replace_file::replace_file;
 
 /// `mgp disconnect`.
 #[derive(Clone, Debug, Args)]
@@ -62,10 +64,7 @@ impl Render for DisconnectResult {
             out.line(difference);
         }
         if let Some(backup) = &self.backup {
-            out.line(format!(
-                "the previous file is in {}; the newest ten are kept",
-                backup.display()
-            ));
+            out.line(backup_line(backup));
         }
         out.hint(
             "next: restart the host; what its agent may use in mgp stays: `mgp access matrix`",
@@ -109,18 +108,8 @@ pub(crate) async fn run(global: &Global, disconnect: &Disconnect) -> CliResult {
     let taken = record.iter().flat_map(|record| &record.taken);
     let names = taken.filter(is_there).map(|entry| entry.name.clone()).collect();
     admit_edit(global, &ConfigArg::default()).await?;
-    let backup = if let Some(text) = &restored.text {
-        write(&file, Some(&now), text)?
-    } else {
-        check_unchanged(&file, Some(&now))?;
-        fs::remove_file(&file).map_err(|error| unchanged(error.to_string()))?;
-        None
-    };
-    Record::write(global, &file, None)?;
-    let texts = (Some(&*now), restored.text.as_deref());
-    let run = undo::CommandRun::of("disconnect");
-    undo::remember(global, run, &file, texts, record, backup.clone())?;
-    let Restored { is_exact, differs, .. } = restored;
+    let Restored { text, is_exact, differs } = restored;
+    let backup = write_restored(global, &file, &now, text.as_deref(), record)?;
     let done = DisconnectResult {
         file: file.clone(),
         exact: is_exact,
@@ -130,4 +119,43 @@ pub(crate) async fn run(global: &Global, disconnect: &Disconnect) -> CliResult {
         is_other: starts_mgp == Some(false),
     };
     print(global, &done)
+}
+
+/// Writes the text without mgp to a host's file, or removes a file that mgp has created; returns the path of a back-up.
+///
+/// The data that `mgp undo` needs is stored before the file is written, and the record of the file is removed last. So
+/// a command that is killed at any point leaves a file that can be restored.
+fn write_restored(
+    global: &Global,
+    file: &Path,
+    now: &str,
+    restored: Option<&str>,
+    record: Option<Record>,
+) -> CliResult<Option<PathBuf>> {
+    check_unchanged(file, Some(now))?;
+    let is_changed = restored.is_some_and(|text| text != now);
+    let backup = is_changed.then(|| write_backup(file, now)).transpose();
+    let backup = backup.map_err(|error| Failure::unwritable(file, &error))?;
+    let run = undo::CommandRun::of("disconnect");
+    undo::remember(global, run.clone(), file, (Some(now), restored), record, backup.clone())?;
+    let apply = || -> CliResult {
+        check_unchanged(file, Some(now))?;
+        match restored {
+            Some(text) if is_changed => {
+                replace_file(file, text).map_err(|error| Failure::unwritable(file, &error))
+            }
+            Some(_) => Ok(()),
+            None => fs::remove_file(file).map_err(|error| {
+                Failure::failed(format!("`{}` cannot be removed: {error}", file.display()))
+            }),
+        }
+    };
+    if let Err(failure) = apply() {
+        // If the change stays in the list of `mgp undo`, it does no harm, because the host's file is still as it was
+        // before the change.
+        let _ = undo::forget(global, &run, file);
+        return Err(failure);
+    }
+    Record::write(global, file, None)?;
+    Ok(backup)
 }

@@ -10,7 +10,8 @@ const MAX_DEPTH: usize = 128;
 
 /// Sets a member of the object at a path. A missing object is created at the top level.
 ///
-/// # Errors If the file is not a JSON object, or the value at the path is not an object.
+/// # Errors
+/// Returns an error if the file is not a JSON object, or if the value at the path is not an object.
 pub(super) fn put(text: &str, path: &[String], name: &str, value: &str) -> Result<String, String> {
     let unit = indent_unit(text);
     let table = path.first().map(String::as_str).unwrap_or_default();
@@ -77,7 +78,7 @@ pub(super) fn remove(
         (head, value.end)
     };
     let mut tail = &text[end..];
-    // If the line is empty without the member, the whole line is removed.
+    // Remove the whole line if nothing else is on it.
     let indent = head.trim_end_matches([' ', '\t']).len();
     let rest = tail.trim_start_matches([' ', '\t', '\r']);
     if head[..indent].ends_with('\n') && rest.starts_with('\n') {
@@ -132,7 +133,7 @@ struct Object {
 
 impl Object {
     fn get(&self, name: &str, text: &str) -> Option<Range<usize>> {
-        // If a name occurs several times, the last member is used, as by most JSON parsers.
+        // Search from the end: if a name occurs several times, most JSON parsers use the last member.
         let named = |(key, _): &&(Range<usize>, Range<usize>)| unquoted(&text[key.clone()]) == name;
         self.members.iter().rev().find(named).map(|(_, value)| value.clone())
     }
@@ -143,7 +144,7 @@ impl Object {
         let (outer, indent) = (unit.repeat(depth - 1), unit.repeat(depth));
         let (before, after) = text.split_at(self.open + 1);
         let comma = if self.members.is_empty() { "" } else { "," };
-        // Text that follows the opening bracket on the same line is moved to a new line.
+        // Move text that follows the opening bracket on the same line to a new line.
         let rest = after.trim_start_matches([' ', '\t', '\r']);
         let gap = match (rest.starts_with('\n'), self.members.is_empty()) {
             (true, _) => String::new(),

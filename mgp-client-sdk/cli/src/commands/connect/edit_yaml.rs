@@ -69,7 +69,7 @@ pub(super) fn remove(
     let lines = lines.ok_or_else(|| other_style(key))?.1.clone();
     let removed = text[lines.clone()].to_owned();
     let rest = if block.members.len() == 1 {
-        // Leave an empty mapping, because the key alone would not be a mapping.
+        // Leave an empty mapping (`{}`), because a key without a value would not be a mapping.
         let line = line_end(text, block.header.start);
         format!(
             "{}{key}: {{}}{}{}{}",
@@ -88,7 +88,7 @@ pub(super) fn remove(
 }
 
 struct Block {
-    /// The line that contains the key of the mapping.
+    /// The range of the line that contains the key of the mapping.
     header: Range<usize>,
     /// The names of the mapping's members, with the ranges of their lines.
     members: Vec<(String, Range<usize>)>,
@@ -99,14 +99,12 @@ impl Block {
     /// Finds the mapping of a key at the top level; `None` if the file has no such key, or the mapping is empty.
     fn find(text: &str, key: &str) -> Result<Option<Self>, String> {
         let mut found: Option<Self> = None;
-        let mut end = 0;
         for line in lines(text) {
             let content = text[line.clone()].trim_end();
             let indent = content.len() - content.trim_start_matches(' ').len();
             let is_blank = content.trim_start().is_empty() || content.trim_start().starts_with('#');
             let Some(block) = &mut found else {
                 if indent == 0 && !is_blank && name_of(content).as_deref() == Some(key) {
-                    end = line.end;
                     found = Some(Self { header: line, members: Vec::new(), indent: 0 });
                 }
                 continue;
@@ -124,12 +122,11 @@ impl Block {
                 let name = name_of(content.trim_start()).ok_or_else(|| other_style(key))?;
                 block.members.push((name, line.clone()));
             }
-            end = line.end;
             if let Some((_, lines)) = block.members.last_mut() {
-                lines.end = end;
+                lines.end = line.end;
             }
         }
-        Ok(found.filter(|block| !block.members.is_empty() && end > 0))
+        Ok(found.filter(|block| !block.members.is_empty()))
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use mgp_discovery::import::{self, Host};
+use mgp_discovery::import::{self, Entry, Host};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -13,7 +13,7 @@ use crate::args::Global;
 use crate::commands::import::{is_own, option_of};
 use crate::exit::CliResult;
 use crate::hosts::{KnownHost, home};
-use crate::socket_hello::DEFAULT_AGENT;
+use crate::socket_hello::{DEFAULT_AGENT, check_agent_name};
 use crate::{state, this_program};
 
 /// The entry of mgp in a host's file. The order of the fields is the order of the members in the file.
@@ -83,10 +83,11 @@ pub(super) fn entry(global: &Global, connect: &Connect, agent: &str) -> CliResul
     let absolute = |path: &Path| -> CliResult<String> {
         Ok(std::path::absolute(path)?.to_string_lossy().into_owned())
     };
-    // The path is absolute, because a host may have another PATH.
+    // Write an absolute path, because a host may have another `PATH` than this shell.
     let command = absolute(&this_program::path()?)?;
     let mut args = vec!["serve".to_owned(), "--stdio".into(), "--agent".into(), agent.to_owned()];
-    // Paths from this shell's environment are written into the entry, because a host may have another environment.
+    // Write the paths that come from this shell's environment into the entry, because a host may have another
+    // environment.
     let earlier = connect.earlier.as_ref();
     let config = connect.config.named_file().or_else(|| earlier?.config.clone());
     let state = global.state.clone().or_else(state::folder_from_environment);
@@ -127,15 +128,24 @@ impl EntryOptions {
     }
 }
 
+/// Reads a host's file and returns its entry with mgp's name.
+fn own_entry(format: Host, file: &Path) -> CliResult<Option<Entry>> {
+    let Some(text) = read(file)? else { return Ok(None) };
+    let mut servers = import::read(format, file, &text)?.servers.into_iter();
+    Ok(servers.find(|server| server.name == ENTRY).map(|server| server.entry))
+}
+
 /// Returns the command and the arguments with which a host's file starts mgp; `None` if the file does not start mgp.
 pub(in crate::commands) fn mgp_command(
     format: Host,
     file: &Path,
 ) -> CliResult<Option<(String, Vec<String>)>> {
-    let Some(text) = read(file)? else { return Ok(None) };
-    let mut servers = import::read(format, file, &text)?.servers.into_iter();
-    let Some(own) = servers.find(|server| server.name == ENTRY) else { return Ok(None) };
-    Ok(own.entry.command.map(|command| (command, own.entry.args)))
+    let Some(Entry { command: Some(command), args, .. }) = own_entry(format, file)? else {
+        return Ok(None);
+    };
+    // Undo the doubling of dollar signs: the reader of a host's file doubles each dollar sign outside of variables.
+    let plain = |text: String| text.replace("$$", "$");
+    Ok(Some((plain(command), args.into_iter().map(plain).collect())))
 }
 
 /// Returns the agents of the hosts that start mgp: the hosts of this user, and every host whose file `mgp connect` has
@@ -146,10 +156,26 @@ pub(in crate::commands) fn connected_agents(global: &Global) -> CliResult<BTreeS
     let files: BTreeSet<PathBuf> = own.chain(files(global)?).collect();
     let agent = |file: PathBuf| {
         let format = KnownHost::from_file(&file).map_or(Host::Generic, KnownHost::format);
-        // An entry whose configuration file cannot be read is ignored here; `mgp doctor` reports it.
-        let (_, args) = mgp_command(format, &file).ok()??;
-        let mut args = args.into_iter().skip_while(|argument| argument != "--agent");
-        args.nth(1).or_else(|| Some(DEFAULT_AGENT.to_owned()))
+        // Skip a host's file that cannot be read; `mgp doctor` reports it.
+        let entry = own_entry(format, &file).ok()?.filter(|entry| entry.command.is_some())?;
+        let agent = option_of(&entry, "--agent").unwrap_or_else(|| DEFAULT_AGENT.to_owned());
+        Some(agent).filter(|agent| check_agent_name(agent).is_ok())
     };
     Ok(files.into_iter().filter_map(agent).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_of_mgp_in_a_host_file_has_no_doubled_dollar_signs() {
+        let folder = mgp_testkit::temp_dir();
+        let file = folder.path().join("mcp.json");
+        let text = r#"{"mcpServers": {"mgp": {"command": "/home/a$b/mgp", "args": ["serve", "--state=/s$1"]}}}"#;
+        std::fs::write(&file, text).unwrap();
+        let (command, args) = mgp_command(Host::Cursor, &file).unwrap().unwrap();
+        assert_eq!(command, "/home/a$b/mgp");
+        assert_eq!(args, ["serve", "--state=/s$1"]);
+    }
 }

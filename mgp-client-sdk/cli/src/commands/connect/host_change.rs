@@ -1,4 +1,4 @@
-//! The change of a host's file by `mgp setup`.
+//! The planned change of one host's file by `mgp setup`.
 
 use std::path::{Path, PathBuf};
 
@@ -16,6 +16,7 @@ use crate::exit::{CliResult, Failure};
 use crate::hosts::KnownHost;
 use crate::redaction::mask_entry;
 use crate::state;
+use crate::state_option::shell_path_or;
 
 /// A change of a host's configuration file, planned by `mgp setup`. After the change, the host starts `mgp` instead of
 /// the servers that are in the planned configuration of `mgp`.
@@ -28,8 +29,8 @@ pub(in crate::commands) struct HostChange {
 }
 
 impl HostChange {
-    /// Plans the change. A host that starts mgp already keeps its agent, configuration file and state folder; if the
-    /// change would take none of its other servers, its file stays as it is.
+    /// Plans the change. A host that already starts mgp keeps its agent, configuration file and state folder. The file
+    /// of such a host stays as it is if the change would remove none of its other servers.
     pub(in crate::commands) fn plan(
         global: &Global,
         host: KnownHost,
@@ -92,7 +93,7 @@ impl HostChange {
         &self.file
     }
 
-    /// Returns whether the file will have another text.
+    /// Returns whether the change gives the host's file a different text.
     pub(in crate::commands) fn is_change(&self) -> bool {
         self.text.as_deref().unwrap_or_default() != self.change.after
     }
@@ -154,8 +155,9 @@ fn check_places(
     let file = earlier.config.as_ref().filter(|file| !is_file_named && **file != own_file);
     let folder = earlier.state.as_ref().filter(|folder| !is_folder_named && **folder != own_folder);
     let options = [("--config", file), ("--state", folder)].into_iter();
-    let options: Vec<String> =
-        options.filter_map(|(name, path)| Some(format!("{name} {}", path?.display()))).collect();
+    let options: Vec<String> = options
+        .filter_map(|(name, path)| Some(format!("{name} {}", shell_path_or("PATH", path?))))
+        .collect();
     if options.is_empty() {
         return Ok(());
     }

@@ -4,14 +4,16 @@
 use std::path::{Path, PathBuf};
 
 use mgp_discovery::import::{ImportError, read as read_entries};
+use serde_json::Value;
 
 use super::super::import::read_servers;
-use super::record::ENTRY;
+use super::record::{ENTRY, program_of};
 use super::syntax::Syntax;
-use super::{HostArg, HostTarget, read};
+use super::{Connect, HostArg, HostTarget, read};
 use crate::args::Global;
 use crate::exit::{CliResult, Failure};
 use crate::hosts::KnownHost;
+use crate::state_option::shell_path_or;
 
 /// The entry of mgp in a host's file, and the other servers in the file.
 pub(in crate::commands) struct HostFile {
@@ -38,12 +40,8 @@ pub(in crate::commands) fn host_file(
     let own = syntax.members(&text, table).map_err(unreadable)?;
     let entry = own.iter().find(|(name, _)| name == ENTRY).map(|(_, entry)| entry);
     let program = entry.map(|entry| {
-        let entry: Option<serde_json::Value> = serde_json::from_str(entry).ok();
-        // In a file of Goose, the program has the key `cmd`.
-        let command =
-            entry.as_ref().and_then(|entry| entry.get("command").or_else(|| entry.get("cmd")));
-        let command = command.and_then(|command| command.get(0).unwrap_or(command).as_str());
-        PathBuf::from(command.unwrap_or_default())
+        let program = program_of(entry);
+        PathBuf::from(program.as_ref().and_then(Value::as_str).unwrap_or_default())
     });
     let import = read_servers(global, host, file, &text);
     let mut refused = import.map(|import| import.refused).unwrap_or_default();
@@ -69,7 +67,7 @@ pub(super) struct ServerEntry {
     /// The project that declares the server, if one file contains several projects.
     pub(super) project: Option<String>,
     pub(super) name: String,
-    /// The entry as JSON, which may have comments.
+    /// The value of the entry as JSON, which may contain comments.
     pub(super) value: String,
 }
 
@@ -116,4 +114,25 @@ pub(super) fn beside(
         None => name,
     });
     Ok(shown.collect())
+}
+
+impl Connect {
+    /// Returns the advice on how mgp takes over the servers that the host still starts by itself.
+    pub(super) fn advice(&self, file: &Path) -> String {
+        let agent = self.agent.as_ref().map(|agent| format!(" --agent {agent}"));
+        let config = self.config.config.as_ref();
+        let config = config.map(|file| format!(" --config {}", shell_path_or("CONFIG", file)));
+        let options = agent.unwrap_or_default() + &config.unwrap_or_default();
+        let host = self.target.known().map_or("generic", KnownHost::name);
+        let (source, target) = if self.target.file.is_none() && !self.target.project {
+            (host.to_owned(), host.to_owned())
+        } else {
+            let file = shell_path_or("FILE", file);
+            let target = format!("{host} {file}");
+            (file, target)
+        };
+        format!(
+            "`mgp import {source} --apply{options}` copies those that mgp does not have yet, `mgp connect {target} --replace{options}` takes them out there"
+        )
+    }
 }

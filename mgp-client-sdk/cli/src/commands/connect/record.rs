@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use mgp_discovery::import::parse_json;
 use mgp_types::{PrivateFile, Sha256Hash};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -16,19 +17,19 @@ use crate::exit::{CliResult, Failure};
 use crate::hosts::KnownHost;
 use crate::state;
 
-/// Maximum size of the file of records, which also holds the entries that were removed from hosts' files.
-const MAX_BYTES: u64 = 16 << 20;
+/// The maximum size of each file in which mgp stores its changes of hosts' files, including what it removed from them.
+pub(super) const MAX_BYTES: u64 = 16 << 20;
 
-/// The name of the file of records in the state folder.
+/// The name of the file in the state folder that stores the records of connected hosts' files.
 const FILE_NAME: &str = "connected.json";
 
-/// The maximum time that a command waits while another command changes the records.
-const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
+/// The maximum time that a command waits while another command changes the same file.
+pub(super) const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The name of the entry of mgp in hosts' files.
 pub(crate) const ENTRY: &str = "mgp";
 
-/// The records of all connected files.
+/// The records of all hosts' files that `mgp connect` has changed.
 #[derive(Default, Deserialize, Serialize)]
 struct Records {
     files: BTreeMap<PathBuf, Record>,
@@ -39,7 +40,7 @@ struct Records {
 pub(crate) struct Record {
     /// The path of a copy of the file before the change; `None` if there was no file.
     pub(crate) before: Option<PathBuf>,
-    /// The SHA-256 of that copy.
+    /// The SHA-256 of the copy in `before`.
     before_sha256: String,
     /// The SHA-256 of the file after the change.
     after_sha256: String,
@@ -79,7 +80,8 @@ pub(crate) struct Restored {
     pub(crate) differs: Vec<String>,
 }
 
-fn digest(text: &str) -> String {
+/// Returns the SHA-256 of a text, in the form in which the stored files contain it.
+pub(super) fn digest(text: &str) -> String {
     Sha256Hash::digest(text.as_bytes()).to_string()
 }
 
@@ -97,15 +99,15 @@ impl Record {
 
     /// Returns the record of a file; `None` if `mgp connect` has not changed the file.
     pub(crate) fn read(global: &Global, file: &Path) -> CliResult<Option<Self>> {
-        Ok(read_all(&records(global)?)?.files.remove(file))
+        Ok(read_all::<Records>(&state_file(global, FILE_NAME)?)?.files.remove(file))
     }
 
     /// Writes the record of a file, or removes it if `record` is `None`.
     pub(crate) fn write(global: &Global, file: &Path, record: Option<Self>) -> CliResult {
         state::create_folder(global)?;
-        let records = records(global)?;
+        let records = state_file(global, FILE_NAME)?;
         let lock = records.lock(LOCK_TIMEOUT)?;
-        let mut all = read_all(&records)?;
+        let mut all: Records = read_all(&records)?;
         match record {
             Some(record) => all.files.insert(file.to_owned(), record),
             None => all.files.remove(file),
@@ -125,14 +127,8 @@ impl Record {
         let (None, Some(now), Some(written)) = (starts_mgp, now, &self.entry) else {
             return starts_mgp != Some(false);
         };
-        let program = |text: &String| {
-            let entry = parse_json(text).ok()?;
-            let program = ["command", "cmd"].iter().find_map(|key| entry.get(*key))?;
-            // In a file of OpenCode, the arguments follow the program.
-            Some(program.get(0).unwrap_or(program).clone())
-        };
-        let program_now = program(now);
-        program_now.is_some() && program_now == program(written)
+        let program = program_of(now);
+        program.is_some() && program == program_of(written)
     }
 
     /// Returns the text of a file without the entry of mgp, and with the removed entries put back. An entry of another
@@ -192,6 +188,15 @@ impl Record {
         }
         Ok(Restored { text: Some(text), is_exact: false, differs })
     }
+}
+
+/// Returns the program in an entry of a host's file; `None` if the entry has none or cannot be read.
+pub(super) fn program_of(entry: &str) -> Option<Value> {
+    let entry = parse_json(entry).ok()?;
+    // A file of Goose has the program under the key `cmd`, and files of other hosts under `command`.
+    let program = ["command", "cmd"].iter().find_map(|key| entry.get(*key))?;
+    // Take the first element of a list: in a file of OpenCode, the list has the program and then the arguments.
+    Some(program.get(0).unwrap_or(program).clone())
 }
 
 /// Removes the entry of mgp from the text of a file.
@@ -267,17 +272,19 @@ pub(crate) fn is_connected(folder: &Path, host: &str) -> bool {
 fn files_in(folder: &Path) -> CliResult<Vec<PathBuf>> {
     // The folder is not created, because `mgp doctor` calls this function and changes nothing.
     let file = PrivateFile::new(folder.join(FILE_NAME), MAX_BYTES);
-    Ok(read_all(&file)?.files.into_keys().collect())
+    Ok(read_all::<Records>(&file)?.files.into_keys().collect())
 }
 
-fn records(global: &Global) -> CliResult<PrivateFile> {
+/// Returns a file of the state folder. The folder is not created, because some commands only look.
+pub(super) fn state_file(global: &Global, name: &str) -> CliResult<PrivateFile> {
     let folder = state::folder(global)?;
     state::check_folder(&folder)?;
-    Ok(PrivateFile::new(folder.join(FILE_NAME), MAX_BYTES))
+    Ok(PrivateFile::new(folder.join(name), MAX_BYTES))
 }
 
-fn read_all(file: &PrivateFile) -> CliResult<Records> {
-    let Some(bytes) = file.read()? else { return Ok(Records::default()) };
+/// Returns what a JSON file of the state folder contains, or the default if the file does not exist yet.
+pub(super) fn read_all<T: Default + DeserializeOwned>(file: &PrivateFile) -> CliResult<T> {
+    let Some(bytes) = file.read()? else { return Ok(T::default()) };
     serde_json::from_slice(&bytes).map_err(|error| {
         let path = file.path().display();
         Failure::failed(format!("`{path}` is damaged ({error}); move it away to go on without it"))

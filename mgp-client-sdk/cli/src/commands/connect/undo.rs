@@ -3,13 +3,15 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use clap::Args;
-use mgp_types::{PrivateFile, Sha256Hash, Timestamp};
+use mgp_types::{PrivateFile, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use super::record::{self, ENTRY, Record, Restored, TakenEntry, is_same};
+use super::record::{
+    self, ENTRY, LOCK_TIMEOUT, MAX_BYTES, Record, Restored, TakenEntry, digest, is_same, read_all,
+    state_file,
+};
 use super::syntax::Syntax;
 use super::{HostTarget, check_unchanged, read, write};
 use crate::args::{ConfigArg, Global};
@@ -23,13 +25,8 @@ use crate::state;
 /// The maximum number of remembered changes; each contains the whole file as it was before.
 const MAX_CHANGES: usize = 20;
 
-/// The maximum size of the file that stores the changes. The oldest changes are dropped to stay below it.
-const MAX_BYTES: u64 = 16 << 20;
-
 /// The maximum size of a file's text that is stored with the change. A longer text is only in the back-up.
 const MAX_STORED_BYTES: usize = 1 << 20;
-
-const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// `mgp undo`.
 #[derive(Clone, Copy, Debug, Args)]
@@ -151,7 +148,7 @@ pub(super) fn remember(
     state::create_folder(global)?;
     let store = store(global)?;
     let lock = store.lock(LOCK_TIMEOUT)?;
-    let mut changes = read_all(&store)?;
+    let mut changes: Vec<FileChange> = read_all(&store)?;
     let is_long = |text: &str| backup.is_some() && text.len() > MAX_STORED_BYTES;
     changes.push(FileChange {
         run,
@@ -173,6 +170,7 @@ pub(super) fn remember(
         if changes.len() <= MAX_CHANGES && text.len() as u64 <= MAX_BYTES {
             return Ok(store.replace(&lock, &text)?);
         }
+        // The oldest changes are dropped, so that the file stays within its limits.
         changes.remove(0);
     }
 }
@@ -181,14 +179,14 @@ pub(super) fn remember(
 pub(super) fn forget(global: &Global, run: &CommandRun, file: &Path) -> CliResult {
     let store = store(global)?;
     let lock = store.lock(LOCK_TIMEOUT)?;
-    let mut changes = read_all(&store)?;
+    let mut changes: Vec<FileChange> = read_all(&store)?;
     changes.retain(|change| change.run != *run || change.file != file);
     Ok(store.replace(&lock, &serde_json::to_vec(&changes)?)?)
 }
 
 pub(crate) async fn run(global: &Global, undo: &Undo) -> CliResult {
     let store = store(global)?;
-    let changes = read_all(&store)?;
+    let changes: Vec<FileChange> = read_all(&store)?;
     if undo.list {
         let rows = changes.into_iter().rev().map(|change| change.row(None)).collect();
         return print(global, &UndoResult { rows, is_list: true });
@@ -197,14 +195,14 @@ pub(crate) async fn run(global: &Global, undo: &Undo) -> CliResult {
     if changes.is_empty() {
         return Err(no_change());
     }
-    // The files are read after this: hosts may change them while the person types the passphrase.
+    // Read the files only after this, because hosts may change them while the person types the passphrase.
     admit_edit(global, &ConfigArg::default()).await?;
     let lock = store.lock(LOCK_TIMEOUT)?;
-    let mut changes = read_all(&store)?;
+    let mut changes: Vec<FileChange> = read_all(&store)?;
     let last = changes.last().map(|change| change.run.clone()).ok_or_else(no_change)?;
     let kept = changes.iter().rposition(|change| change.run != last).map_or(0, |at| at + 1);
     let (mut rows, mut failures) = (Vec::new(), Vec::new());
-    // A file that cannot be restored stays in the list, and does not keep the others from being restored.
+    // Go on after a failure: a file that cannot be restored stays in the list, and the others are still restored.
     for at in (kept..changes.len()).rev() {
         match changes[at].take_back(global, undo.force) {
             Ok(row) => {
@@ -225,7 +223,7 @@ pub(crate) async fn run(global: &Global, undo: &Undo) -> CliResult {
     failed.map_or(Ok(()), Err)
 }
 
-/// The plan to take a change back.
+/// The plan to take a change of a host's file back.
 struct UndoPlan {
     /// The text of the file for which the plan was made; `None` if there is no file.
     now: Option<String>,
@@ -236,7 +234,7 @@ struct UndoPlan {
 }
 
 impl FileChange {
-    /// Takes this change back, and restores the record of the file.
+    /// Writes the file as it was before this change, and restores what mgp had recorded about that file.
     fn take_back(&self, global: &Global, is_forced: bool) -> CliResult<UndoRow> {
         let plan = self.plan(global, is_forced)?;
         let backup = self.write(&plan)?;
@@ -250,7 +248,7 @@ impl FileChange {
     /// this change cannot be separated from them.
     fn plan(&self, global: &Global, is_forced: bool) -> CliResult<UndoPlan> {
         let (now, before) = (read(&self.file)?, self.before()?);
-        // A command that was killed after it recorded the change has not written the file.
+        // If a command was killed after it recorded the change, the file is still as it was before.
         let is_unwritten = now == before;
         if is_unwritten || now.as_deref().map(digest) == self.after_sha256 {
             return Ok(UndoPlan { now, before, merged: None });
@@ -294,7 +292,8 @@ impl FileChange {
         };
         let changed = || failed(&format!("`{file}` was changed"));
         let now = now.ok_or_else(changed)?;
-        // A change that disconnected mgp does not record what it restored.
+        // A change that disconnected mgp does not record which entries it restored, so it cannot be separated from
+        // later changes.
         if self.entry.is_none() {
             return Err(changed());
         }
@@ -337,9 +336,8 @@ impl FileChange {
         check_unchanged(file, plan.now.as_deref())?;
         match (text, &plan.now) {
             (Some(before), Some(now)) if self.after_sha256 == Some(digest(now)) => {
-                replace_file(file, before).map(|()| None).map_err(|error| {
-                    Failure::failed(format!("`{}` cannot be written: {error}", file.display()))
-                })
+                let replaced = replace_file(file, before).map(|()| None);
+                replaced.map_err(|error| Failure::unwritable(file, &error))
             }
             (Some(before), now) => write(file, now.as_deref(), before),
             (None, Some(now)) => {
@@ -362,7 +360,7 @@ impl FileChange {
             self.record.as_ref().is_some_and(|kept| kept.before.as_ref() == Some(backup));
         let has = |path: &Path| fs::read_to_string(path).is_ok_and(|text| text == before);
         if !is_needed && has(backup) && has(&self.file) {
-            // A copy that remains does no harm.
+            // If the back-up cannot be removed, it does no harm.
             let _ = fs::remove_file(backup);
         }
     }
@@ -388,23 +386,9 @@ fn entry_in(file: &Path, text: &str) -> Option<FoundEntry> {
     Some(FoundEntry { syntax, table, entry })
 }
 
-fn digest(text: &str) -> String {
-    Sha256Hash::digest(text.as_bytes()).to_string()
-}
-
-/// Returns the file that stores the changes. The state folder is not created, because some commands only look.
+/// Returns the file of the state folder that stores the changes of hosts' files.
 fn store(global: &Global) -> CliResult<PrivateFile> {
-    let folder = state::folder(global)?;
-    state::check_folder(&folder)?;
-    Ok(PrivateFile::new(folder.join("host-changes.json"), MAX_BYTES))
-}
-
-fn read_all(store: &PrivateFile) -> CliResult<Vec<FileChange>> {
-    let Some(bytes) = store.read()? else { return Ok(Vec::new()) };
-    serde_json::from_slice(&bytes).map_err(|error| {
-        let path = store.path().display();
-        Failure::failed(format!("`{path}` is damaged ({error}); move it away to go on without it"))
-    })
+    state_file(global, "host-changes.json")
 }
 
 #[cfg(test)]
@@ -422,7 +406,7 @@ mod tests {
             remember(&global, run.clone(), &file, (Some(before), Some("{}")), None, backup)
                 .unwrap();
         }
-        let changes = read_all(&store(&global).unwrap()).unwrap();
+        let changes: Vec<FileChange> = read_all(&store(&global).unwrap()).unwrap();
         assert_eq!(changes.len(), 2);
         assert!(changes[1].before().unwrap().as_deref() == Some(&*long), "byte for byte");
         fs::write(&backup, "other").unwrap();

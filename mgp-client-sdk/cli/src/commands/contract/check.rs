@@ -1,13 +1,14 @@
 //! `mgp contract check`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use mgp_contract::{Bump, Contract, LockFile, compare};
 use serde::Serialize;
 
+use super::super::lock;
 use super::diff::ToolDiff;
 use super::{SourceArgs, source};
-use crate::args::Global;
+use crate::args::{ConfigArg, Global};
 use crate::exit::{CliResult, Failure};
 use crate::output::{Cell, Color, Output, Render, plural, print};
 
@@ -65,12 +66,12 @@ impl Render for CheckReport {
 }
 
 pub(super) async fn run(global: &Global, args: &SourceArgs, against: &Path) -> CliResult {
-    let file = against.display().to_string();
+    let (sources, common) = source::names(args);
+    let file = required_file(against, &common.config)?.display().to_string();
     let text = source::read_text(&file)?;
     let text = text.ok_or_else(|| Failure::failed(format!("there is no file `{file}`")))?;
     let lock = LockFile::parse(&text).ok();
     let all = source::parse(&file, &text)?;
-    let (sources, common) = source::names(args);
     let mut servers = Vec::new();
     for name in sources {
         let required = match lock.as_ref().map(|lock| lock.servers.get(name)) {
@@ -97,6 +98,16 @@ pub(super) async fn run(global: &Global, args: &SourceArgs, against: &Path) -> C
         return Ok(());
     }
     Err(Failure::failed("a required tool is missing or broke its contract"))
+}
+
+/// Returns the file with the required tools. The name of the lock file alone also means the one beside the
+/// configuration file, where `mgp lock` writes it.
+fn required_file(against: &Path, config: &ConfigArg) -> CliResult<PathBuf> {
+    if against.exists() || against != Path::new(lock::FILE_NAME) {
+        return Ok(against.to_owned());
+    }
+    let beside = lock::path_of(config)?;
+    if beside.exists() { Ok(beside) } else { Err(lock::missing(&beside)) }
 }
 
 fn judge(source: &str, required: &[Contract], now: &[Contract]) -> ServerCheck {

@@ -3,17 +3,16 @@
 use std::fs;
 use std::io::{self, Read as _};
 use std::path::Path;
-use std::sync::Arc;
 
 use mgp_contract::{Contract, read_contracts};
-use mgp_discovery::{LoadedConfig, ServerConfig, Trust};
+use mgp_discovery::{LoadedConfig, ServerConfig};
 use mgp_security::Governance;
 use mgp_types::Payload;
 
 use super::super::known_names::no_server;
 use super::super::probe::{ProbedServer, Prober};
 use super::{CommonArgs, SourceArgs};
-use crate::args::{ConfigArg, Global};
+use crate::args::Global;
 use crate::exit::{CliResult, Failure};
 use crate::state;
 
@@ -43,7 +42,7 @@ pub(super) async fn read(
     if let Some(text) = read_text(source)? {
         return parse(source, &text);
     }
-    let loaded = load(global, &common.config).await?;
+    let loaded = common.config.load(global).await?;
     let server = find(&loaded, source)?;
     let probed = probe(global, &loaded, server, common).await?;
     contracts(source, &probed.raw)
@@ -71,16 +70,7 @@ pub(super) fn parse(source: &str, text: &str) -> CliResult<Vec<Contract>> {
     read_contracts(text).map_err(|error| Failure::failed(format!("`{source}`: {error}")))
 }
 
-/// Loads the configuration.
-pub(in crate::commands) async fn load(
-    global: &Global,
-    config: &ConfigArg,
-) -> CliResult<LoadedConfig> {
-    let trust = Trust::new(Arc::new(state::db(global).await?));
-    Ok(config.sources().load(&trust).await?)
-}
-
-/// Finds a configured server.
+/// Finds a configured server by its id; fails if there is no such server.
 pub(in crate::commands) fn find<'a>(
     loaded: &'a LoadedConfig,
     id: &str,

@@ -8,10 +8,7 @@ use super::super::connect::{HostFile, host_file};
 use super::report::{Check, Level};
 use super::server::split_remedy;
 use crate::args::Global;
-use crate::hosts::{KnownHost, home};
-
-/// The maximum number of servers that a message names.
-const MAX_NAMES: usize = 8;
+use crate::hosts::{KnownHost, first_names, home};
 
 /// Checks each host that has a file of servers.
 pub(super) fn check(global: &Global) -> Vec<Check> {
@@ -75,10 +72,8 @@ fn check_host(name: &str, file: &HostFile) -> Check {
     if beside.is_empty() {
         return Check::new("host", Level::Ok, format!("{name} starts mgp"));
     }
-    let more = beside.len().saturating_sub(MAX_NAMES);
-    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    let names = beside[..beside.len().min(MAX_NAMES)].join(", ");
-    let what = format!("{name} starts mgp, and beside it, not governed: {names}{more}");
+    let names = first_names(beside);
+    let what = format!("{name} starts mgp, and beside it, not governed: {names}");
     Check::new("host", Level::Warn, what)
         .with_fix(format!("run `mgp import {name} --apply`, then `mgp connect {name} --replace`"))
 }

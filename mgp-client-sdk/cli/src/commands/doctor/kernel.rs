@@ -16,7 +16,7 @@ use crate::args::Global;
 use crate::redaction::without_paths;
 use crate::{control, state};
 
-/// The remedy for variables that the kernel lacks.
+/// The remedy if the kernel lacks environment variables that this shell has.
 const VARIABLES_FIX: &str = "the kernel has the variables of the program that started it; a service has only PATH: store each with `mgp secrets set NAME` and write `${keyring:NAME}`; otherwise run `mgp stop`, then start the host, or `mgp serve`, from a shell that has them";
 
 /// The servers, tools and webhooks of the running kernel; empty if no kernel runs.
@@ -27,7 +27,7 @@ pub(super) struct KernelState {
     pub(super) servers: Vec<KernelServer>,
     pub(super) tools: Vec<KernelTool>,
     webhooks: Vec<KernelWebhook>,
-    /// The state of the process; `None` if it cannot be read.
+    /// The state of the kernel's process; `None` if it cannot be read.
     info: Option<KernelInfoResult>,
 }
 
@@ -40,7 +40,7 @@ impl KernelState {
     pub(super) fn check_server(&self, id: &str) -> Option<Check> {
         let server = self.server(id)?;
         let Some(lacks) = &server.lacks else { return check_running(server) };
-        // The kernel writes the remedy after the last semicolon of its text.
+        // Split the text at its last semicolon, after which the kernel writes the remedy.
         let (what, mut fix) = lacks.rsplit_once("; ").unwrap_or((lacks, ""));
         let mut what = format!("in the kernel: {what}");
         if let Some(error) = &server.error {
@@ -103,11 +103,11 @@ impl KernelState {
     /// each webhook and place for notifications that takes no events.
     pub(super) fn check_deliveries(&self) -> impl Iterator<Item = Check> {
         let found = self.info.iter().flat_map(|info| &info.findings);
-        // The findings about a file are reported by the check of the configuration.
+        // Leave out the findings about a file, which the check of the configuration reports.
         let found = found.filter(|finding| finding.file.is_none());
         let found = found.map(|finding| Check::new("kernel", Level::Warn, &finding.message));
         let failing = failing_webhooks(self.webhooks.clone()).into_iter().map(|(target, why)| {
-            // The path of a URL can be a secret.
+            // Show URLs without their paths, because the path of a webhook's URL can be a secret.
             let (target, why) = (without_paths(&target), without_paths(&why));
             let what = format!("`{target}` takes no events: {why}");
             Check::new("kernel", Level::Warn, what).with_fix("see `mgp webhooks`")
@@ -130,7 +130,7 @@ fn check_running(server: &KernelServer) -> Option<Check> {
     let error = server.error.as_ref().filter(|_| server.status != ServerState::Connected)?;
     let what = format!("in the running kernel it is {}: {error}", server.status.as_str());
     let id = &server.id;
-    // The kernel expands no variables for a registered server.
+    // Do not advise to check variables for a registered server, because the kernel expands none in its entry.
     let fix = if server.source == "registered" {
         format!("`mgp approvals ls` shows whether it waits; `mgp servers rm {id}` removes it")
     } else {
@@ -156,7 +156,7 @@ pub(super) async fn check(global: &Global, checks: &mut Vec<Check>) -> KernelSta
         }
         Err(failure) => {
             let text = failure.to_string();
-            // The text before the last semicolon is the failure, the text after it the remedy.
+            // Split the text at its last semicolon: the failure comes before it, and the remedy after it.
             let fallback = (&*text, "run `mgp doctor` in a terminal outside hosts");
             let (what, fix) = text.rsplit_once("; ").unwrap_or(fallback);
             checks.push(Check::new("kernel", Level::Fail, what).with_fix(fix));
@@ -172,7 +172,8 @@ pub(super) async fn check(global: &Global, checks: &mut Vec<Check>) -> KernelSta
         client.request::<KernelTools>(&tools),
         client.request::<KernelWebhooks>(&webhooks)
     );
-    // A kernel of another version may lack these methods; the check above has already reported the version.
+    // Ignore errors: a kernel of another version may lack these methods, and the check above has already reported the
+    // version.
     let (servers, tools) = (servers.map(|result| result.servers), tools.map(|result| result.tools));
     KernelState {
         is_absent: false,

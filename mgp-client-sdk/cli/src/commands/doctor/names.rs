@@ -18,11 +18,11 @@ use crate::exit::CliResult;
 use crate::hosts::{KnownHost, MAX_TOOL_NAME_CHARS, is_portable_name};
 use crate::socket_hello::Intent;
 
-/// The maximum number of tools that are considered for an agent.
+/// The maximum number of tools of an agent that are considered.
 const MAX_TOOLS: usize = 64;
 
-/// Returns a warning about the agents whose lists may have names that some APIs refuse, and for which the configuration
-/// does not decide about that.
+/// Returns a warning about the agents whose tool lists may have names that some APIs refuse, if the configuration does
+/// not set `portable_names` for them.
 pub(super) async fn check(
     global: &Global,
     store: &dyn Store,
@@ -30,7 +30,7 @@ pub(super) async fn check(
     inventory: &ToolInventory,
 ) -> Option<Check> {
     let candidates = Candidates::new(inventory);
-    // Failures to read the state are reported by other checks.
+    // Ignore failures to read the state, which other checks report.
     let found = candidates.concerned(global, store, config).await.unwrap_or_default();
     let (first, name) = found.first()?;
     let agents: Vec<_> = found.iter().map(|(agent, _)| format!("`{agent}`")).collect();
@@ -38,7 +38,7 @@ pub(super) async fn check(
         "{} may get names such as `{name}`: OpenAI, Anthropic and Semantic Kernel refuse all tools because of a name with a dot, or of more than {MAX_TOOL_NAME_CHARS} characters",
         agents.join(", ")
     );
-    // A name with a dot or a blank must be quoted.
+    // Quote the name for TOML if it contains a dot or a blank.
     let key = toml_edit::Key::new(first.as_str());
     let others = if found.len() > 1 { ", and so on for the others" } else { "" };
     let fix = format!(
@@ -51,7 +51,8 @@ pub(super) async fn check(
 struct Candidates<'a> {
     /// The tools whose own name is refused, each with the id of its server.
     refused: Vec<(&'a str, &'a str)>,
-    /// The servers of tools that have a name in common. An agent that sees several of them gets names with their ids.
+    /// The names that tools of several servers share, each with these servers. An agent that sees more than one of
+    /// these tools gets names that contain the id of the server.
     shared: BTreeMap<&'a str, Vec<&'a str>>,
 }
 
@@ -59,7 +60,7 @@ impl<'a> Candidates<'a> {
     fn new(inventory: &'a ToolInventory) -> Self {
         let mut shared: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         let mut refused = Vec::new();
-        // Tools that cannot be used are in no list.
+        // Skip tools that the kernel refuses because of their names: they are in no agent's list.
         for (server, tool) in
             inventory.names().filter(|(_, tool)| NameFlaw::check_tool(tool).is_ok())
         {

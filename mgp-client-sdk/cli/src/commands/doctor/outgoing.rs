@@ -12,7 +12,7 @@ use super::server::split_remedy;
 /// Reports each collector and sink whose texts cannot be expanded; `folder` is the state folder.
 pub(super) async fn check(kernel: &KernelConfig, folder: &Path) -> Vec<Check> {
     let (outgoing, secrets) = (outgoing(kernel, folder), SecretFile::in_folder(folder));
-    // On a blocking thread, because expanding `${…}` may read files and run commands.
+    // Expand the variables on a blocking thread, because this may read files and run commands.
     let checks = tokio::task::spawn_blocking(move || {
         let expander = Expander::from_env().secrets(secrets);
         let flawed = outgoing.iter().filter_map(|Outgoing { key, folder, texts }| {
@@ -24,7 +24,7 @@ pub(super) async fn check(kernel: &KernelConfig, folder: &Path) -> Vec<Check> {
     checks.await.unwrap_or_default()
 }
 
-/// A collector or sink at a URL.
+/// A telemetry collector or audit sink to which the kernel sends data at a URL.
 struct Outgoing {
     key: String,
     /// The folder of relative paths in `${file:…}`, as in the kernel.

@@ -10,7 +10,7 @@ use super::kernel::KernelState;
 use super::report::{Check, Level};
 use super::server::ServerReport;
 
-/// The known tools of all servers.
+/// The tools of all servers, as far as they are known.
 #[derive(Debug, Default)]
 pub(super) struct ToolInventory {
     tools: Vec<Tool>,
@@ -26,7 +26,7 @@ struct Tool {
     tokens: u64,
 }
 
-/// The result of resolving a pin.
+/// The result of looking up the tool that a pin names, i.e. a tool that is always in an agent's list.
 enum PinTarget<'a> {
     One(&'a Tool),
     Ambiguous(Vec<&'a Tool>),
@@ -186,7 +186,8 @@ pub(super) fn check(config: &Config, inventory: &ToolInventory) -> Vec<Check> {
 
 /// Returns a warning if the parts of the budget do not fit its maximum.
 fn check_parts(budget: &ContextBudget) -> Option<Check> {
-    // Without pinned tools, a reserve that is too small for the meta-tools alone has no effect.
+    // Report only parts that do not fit the maximum: without pinned tools, a reserve that is too small for the
+    // meta-tools alone has no effect.
     let Err(error @ BudgetError::Parts { .. }) = mgp_toolindex::check_budget(budget, &[]) else {
         return None;
     };

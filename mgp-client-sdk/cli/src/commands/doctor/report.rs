@@ -99,7 +99,7 @@ impl Render for Report {
         out.table(["", "CHECK", "RESULT"], rows);
         let Self { servers, broken, tools, tokens, .. } = self;
         if *servers == 0 {
-            // After a failed check, its remedy is the next step.
+            // If a check failed, show no next step here, because the remedy of that check is the next step.
             out.hint(match self.level {
                 Level::Fail => "no server was checked",
                 _ => {
@@ -109,7 +109,7 @@ impl Render for Report {
             return;
         }
         if !self.is_started {
-            // Without a running kernel, no tools are known here.
+            // If no kernel runs and no server was started, no tools are known, so do not count them.
             let known = if *tools > 0 {
                 format!("; {} known", plural(*tools, "tool"))
             } else {

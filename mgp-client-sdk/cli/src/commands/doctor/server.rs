@@ -3,8 +3,6 @@
 use std::cell::LazyCell;
 use std::collections::BTreeSet;
 
-use futures_util::StreamExt as _;
-use futures_util::stream::FuturesUnordered;
 use mgp_discovery::{
     Config, ServerConfig, TargetConfig, clear_secrets, describe_target, read_manifest,
 };
@@ -18,7 +16,7 @@ use super::environment;
 use super::kernel::KernelState;
 use super::report::{Check, Level};
 use crate::args::Global;
-use crate::output::{Progress, first_line, plural};
+use crate::output::{first_line, plural};
 
 /// The remedy for a tool whose definition cannot be used.
 const AUTHORS_FIX: &str = "report it to its author, who must fix the definition";
@@ -40,15 +38,18 @@ pub(super) async fn check(
 ) -> Vec<ServerReport> {
     let servers = &config.servers;
     let governance = Governance::builder().build();
-    let definitions = governance.definitions();
     for server in servers {
         governance.policies().set(server.id.clone(), grant::policy(server));
     }
     let probes = match &prober {
-        Some(prober) => probe_all(global, prober, servers, definitions).await,
+        Some(prober) => {
+            let servers: Vec<&ServerConfig> = servers.iter().collect();
+            prober.probe_all(global, &servers, governance.definitions()).await
+        }
         None => servers.iter().map(|_| None).collect(),
     };
-    // Building the tables of a counter takes long, and servers that are not started have no tools to count.
+    // Build the counter only if it is needed: building its tables takes long, and servers that are not started have no
+    // tools to count.
     let counter: LazyCell<TokenCounter> = LazyCell::new(TokenCounter::new);
     let mut reports = Vec::new();
     for (server, probe) in servers.iter().zip(probes) {
@@ -57,7 +58,8 @@ pub(super) async fn check(
         // If a kernel runs, report the tools that agents find in it, as `mgp status` does.
         if let Some(server) = running.server(id).filter(|server| server.tools > 0) {
             report.tools = usize::try_from(server.tools).unwrap_or(usize::MAX);
-            // The kernel has an upper bound, which does not fit the count in the line of the server.
+            // The kernel knows only an upper bound of the tokens, which would contradict the exact count that this
+            // report shows for a server that was started.
             if report.listed.is_none() {
                 report.tokens = server.tokens;
             }
@@ -65,11 +67,11 @@ pub(super) async fn check(
         if report.is_broken() {
             report.checks.extend(environment::check_server(config, server));
         }
-        // The running kernel may have reported the same.
+        // The check of the running kernel may have reported the same problem already.
         let lacks = running.server(id).and_then(|server| server.lacks.as_deref());
         let is_reported = !report.is_broken() && lacks.is_some_and(|text| text.contains(UNUSED));
         report.checks.extend(check_manifest(server).filter(|_| !is_reported));
-        // If two ids look alike, the kernel accepts only one of them; no warning is needed for the accepted one.
+        // If two ids look alike, the kernel accepts only one of them. Do not warn about the accepted one.
         let is_accepted = running.server(id).is_some_and(|server| server.tools > 0);
         let others = servers.iter().map(|server| server.id.as_str()).filter(|other| *other != id);
         if let Err(flaw) = NameFlaw::check_server(id, others)
@@ -84,27 +86,6 @@ pub(super) async fn check(
         reports.push(report);
     }
     reports
-}
-
-/// Starts servers, several at a time, and shows the progress.
-async fn probe_all(
-    global: &Global,
-    prober: &Prober,
-    servers: &[ServerConfig],
-    definitions: &Definitions,
-) -> Vec<Option<Result<ProbedServer, ProbeError>>> {
-    let mut probes: FuturesUnordered<_> = servers
-        .iter()
-        .enumerate()
-        .map(|(at, server)| async move { (at, prober.probe(server, definitions).await) })
-        .collect();
-    let mut progress = Progress::new(global, "checking servers", servers.len());
-    let mut results: Vec<_> = servers.iter().map(|_| None).collect();
-    while let Some((at, result)) = probes.next().await {
-        progress.step();
-        results[at] = Some(result);
-    }
-    results
 }
 
 impl ServerReport {
@@ -317,14 +298,13 @@ mod tests {
 
     #[test]
     fn the_folder_of_an_incomplete_package_is_named() {
-        let says = |stderr: &str| incomplete_package(stderr);
-        let fix = says(
+        let fix = incomplete_package(
             "Error [ERR_MODULE_NOT_FOUND]: Cannot find package 'zod' imported from /home/a b/.npm/_npx/a3241bba/node_modules/x/index.js",
         );
         assert_eq!(fix, None, "a folder with a blank is not guessed");
-        let fix = says("Cannot find package 'zod' imported from /home/ada/.npm/_npx/a3241bba/node_modules/x/i.js").unwrap();
+        let fix = incomplete_package("Cannot find package 'zod' imported from /home/ada/.npm/_npx/a3241bba/node_modules/x/i.js").unwrap();
         assert!(fix.contains("delete /home/ada/.npm/_npx/a3241bba,"), "{fix}");
-        assert_eq!(says("Cannot find module './x' in /srv/x.js"), None);
-        assert_eq!(says("started from /home/ada/.npm/_npx/a3241bba/x"), None);
+        assert_eq!(incomplete_package("Cannot find module './x' in /srv/x.js"), None);
+        assert_eq!(incomplete_package("started from /home/ada/.npm/_npx/a3241bba/x"), None);
     }
 }

@@ -67,7 +67,7 @@ pub(super) async fn check(global: &Global) -> (Vec<Check>, Option<Arc<dyn Store>
 fn try_to_write(folder: &Path) -> io::Result<()> {
     let Some(existing) = folder.ancestors().find(|parent| parent.exists()) else { return Ok(()) };
     let file = existing.join(format!(".mgp-doctor-{}", std::process::id()));
-    // A killed process with the same id may have left this file.
+    // Remove the file that a killed process with the same id may have left.
     let _ = fs::remove_file(&file);
     let written = create_private(&file).and_then(|mut new| new.write_all(b"mgp doctor\n"));
     let _ = fs::remove_file(&file);
@@ -104,7 +104,7 @@ async fn check_log(folder: &Path) -> Check {
     let verified = async {
         let records = Governance::verify(folder).await?;
         let since = SystemTime::now().checked_sub(LOSS_REPORTED);
-        // Ignore an error, which is unlikely because `verify` has just read the log.
+        // Ignore an error of this second read, which is unlikely, because `verify` has just read the log.
         let lost = lost_records(folder, since).await.unwrap_or_default();
         Ok::<_, FolderError>((records, lost))
     };

@@ -20,7 +20,7 @@ const IMPORT: &str = "mgp import";
 /// entries are decisions of an operator, which stay.
 const COMMANDS: [&str; 3] = ["mgp setup", "mgp connect", IMPORT];
 
-/// The changes of an agent's entries for a server.
+/// The changes of an agent's access entries for a server.
 struct Changes {
     revoked: Vec<AccessRevokeParams>,
     granted: Vec<AccessGrantParams>,
@@ -52,7 +52,8 @@ impl Changes {
     }
 }
 
-/// Returns the entries that give a new agent the tools of a limit.
+/// Returns the access entries that give an agent exactly the tools that a limit allows, if the agent has no entries
+/// yet.
 fn grants(wanted: &NewAccess<'_>, server: &str, limit: &ToolLimit) -> Vec<AccessGrantParams> {
     let NewAccess { agent, because, .. } = wanted;
     let allow = || AccessGrantParams::allow(agent, server).because(because);
@@ -95,7 +96,7 @@ fn excess(
 ) -> Option<String> {
     let of_tool = |tool: Option<&str>| {
         let of_tool = || entries.iter().filter(move |entry| entry.tool_name.as_deref() == tool);
-        // A denial overrides a grant.
+        // Of several entries about the tool, a denial decides.
         of_tool().find(|entry| entry.permission == AccessPermission::Deny).or(of_tool().next())
     };
     let is_opt_out =

@@ -3,7 +3,7 @@
 use http::header::HeaderMap;
 use mgp_types::service::ServerId;
 
-/// The credentials that a server was sent.
+/// The kind of credentials that mgp sent to a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::commands) enum SentCredentials {
     None,

@@ -27,7 +27,7 @@ pub(super) struct StderrTail(Arc<Mutex<Tail>>);
 struct Tail {
     secrets: Secrets,
     lines: VecDeque<String>,
-    /// The first line of standard output that is not MCP.
+    /// The first line that the server wrote to standard output and that is not MCP.
     stray: Option<String>,
 }
 
@@ -85,7 +85,7 @@ impl StderrTail {
 /// Returns the line of a server's standard error that best explains a failure: the last one that mentions an error,
 /// else the last non-empty one. A line that only names `--help` explains nothing.
 pub(in crate::commands) fn best_of(lines: &[&str]) -> Option<String> {
-    // npm prints many error lines, and the first one explains the failure.
+    // Prefer the first error line of npm, which explains the failure; npm prints many more after it.
     let npm = |line: &&str| {
         ["npm error", "npm ERR!"].iter().any(|begin| line.starts_with(begin))
             && !line.contains(" code ")
@@ -102,7 +102,7 @@ pub(in crate::commands) fn best_of(lines: &[&str]) -> Option<String> {
         .or_else(|| lines.iter().rposition(names_error))
         .or_else(|| lines.iter().rposition(|line| !line.is_empty() && !line.contains("--help")))
         .or_else(|| lines.iter().rposition(|line| !line.is_empty()))?;
-    // A line that ends with a colon only names a location; the error is on the next line.
+    // Add the next line to a line that ends with a colon, because that line only names a location.
     let rest = lines.get(at + 1).filter(|_| lines[at].ends_with(':'));
     let line = rest.map_or_else(|| lines[at].to_owned(), |rest| format!("{} {rest}", lines[at]));
     Some(first_line(&line, MAX_QUOTE_BYTES))

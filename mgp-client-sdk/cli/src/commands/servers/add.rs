@@ -83,7 +83,7 @@ pub(crate) struct Add {
     command: Vec<String>,
 }
 
-/// Splits `NAME=VALUE`.
+/// Splits `NAME=VALUE` into the name and the value.
 fn pair(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
@@ -176,13 +176,7 @@ fn check_words(command: &[String]) -> CliResult {
 /// Refuses a text that cannot be the id of a new server in a configuration file. The kernel uses no tool of a server
 /// whose id is reserved or looks like another one.
 pub(super) fn valid_id(file: &Path, add: &Add, id: &str) -> CliResult {
-    let fits = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
-    if !id.chars().all(fits) || !id.starts_with(|c: char| c.is_ascii_alphanumeric()) {
-        let id = id.escape_debug();
-        return Err(Failure::usage(format!(
-            "`{id}` is not a valid id; use letters, digits, `.`, `_`, `-`"
-        )));
-    }
+    config_file::check_server_id(id)?;
     let ids = ConfigFile::open(file.to_owned())?.server_ids()?;
     let is_derived = add.url.is_none() && add.command.is_empty() && add.new_id.is_none();
     let remedy = if is_derived { " with --id" } else { "" };
@@ -254,7 +248,7 @@ pub(super) async fn finish_add(
     }
     if add.no_grant {
         config_file::apply(plan)?;
-        // The kernel must be asked to reload the configuration here; `apply_and_grant` does that itself.
+        // Ask the kernel to reload the configuration here; in the other case, `apply_and_grant` does so.
         control::reload(global).await;
     } else {
         result.granted = apply_and_grant(global, add, &result, plan).await?;
@@ -293,7 +287,7 @@ async fn apply_and_grant(
     } else {
         add.agent.iter().cloned().collect()
     };
-    // Only names that the user typed can be misspelled.
+    // Check only names that the user typed, because other names cannot be misspelled.
     let checks_names = !add.agent.is_empty() && !add.new_agent;
     let is_new = |agent: &&String| checks_names && !config.agents.contains_key(*agent);
     let new: Vec<&String> = agents.iter().filter(is_new).collect();

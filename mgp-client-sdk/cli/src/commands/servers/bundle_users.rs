@@ -60,9 +60,10 @@ fn listed(folder: &Path) -> Option<Vec<PathBuf>> {
     files.map(|file| file.is_absolute().then_some(file)).collect()
 }
 
-/// The texts by which the servers in the configuration files of a bundle's users may name files of the bundle.
+/// The texts of the servers in all configuration files that may use a bundle. A server that uses a file of the bundle
+/// has a text that names the bundle's folder.
 pub(super) struct BundleUsers {
-    /// The end of the path of the bundle's folder.
+    /// The end of the path of the bundle's folder, by which a text is recognized as naming the folder.
     place: String,
     /// The commands, arguments, folders and values of variables of all servers in these files, in comparable form;
     /// `None` if the list of users or one of the files cannot be read.
@@ -105,7 +106,7 @@ fn texts_of_file(file: &Path) -> Option<Vec<String>> {
         return None;
     }
     let parsed = Config::parse(file, &fs::read_to_string(file).ok()?).ok()?;
-    // The texts of a server with an error in its entry are not known.
+    // Return nothing if an entry has an error, because the texts of that server are not known.
     parsed.broken.is_empty().then(|| parsed.config.servers.iter().flat_map(texts_of).collect())
 }
 
@@ -149,7 +150,7 @@ mod tests {
         let users = read(&folder);
         assert!(users.may_use(None) && users.may_use(Some("1.0.0")));
         assert!(!users.may_use(Some("1.0")) && !users.may_use(Some("1.0.1")));
-        // A comment names files, but uses none.
+        // A file that only a comment names is not in use.
         fs::write(&config, "# From /s/bundles/desk/1.0.0\n").unwrap();
         assert!(!read(&folder).may_use(None));
         fs::remove_file(&config).unwrap();

@@ -93,15 +93,18 @@ where
             None => break,
         };
     }
-    if status == ServerState::Error || (is_start::<R>() && status == ServerState::Restarting) {
+    // Check the state only after a start: a server that had failed keeps the state `error` when it is stopped.
+    if is_start::<R>() && matches!(status, ServerState::Error | ServerState::Restarting) {
         return Err(Failure::failed(failure_reason(client, server).await));
     }
     Ok(status)
 }
 
-/// Returns whether the start of a server has ended: it has connected, or it has failed and is perhaps being restarted.
+/// Returns whether the start of a server has ended: the server has connected, has failed (and is perhaps being
+/// restarted), or has ended without an error.
 fn is_settled(state: &ServerState) -> bool {
-    matches!(state, ServerState::Connected | ServerState::Error | ServerState::Restarting)
+    use ServerState::{Connected, Disconnected, Error, Restarting};
+    matches!(state, Connected | Disconnected | Error | Restarting)
 }
 
 /// Returns the reason why a server is not connected, with the line of its standard error that explains it best.

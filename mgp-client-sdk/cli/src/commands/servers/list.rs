@@ -6,6 +6,7 @@ use mgp_types::mgp::{KernelInfoParams, KernelServer, KernelServersParams, Server
 use serde::Serialize;
 
 use crate::args::Global;
+use crate::commands::kernel::with_place;
 use crate::commands::known_names::{DISABLED, check_running};
 use crate::control;
 use crate::exit::CliResult;
@@ -49,7 +50,7 @@ impl Render for ServerList {
             ]
         });
         out.table(["ID", "STATE", "ERA", "TOOLS", "TOKENS", "RESTARTS", "RUNS"], rows);
-        // In the table, a terminal could lack the room for a problem and its remedy.
+        // Print problems below the table, because a terminal could lack the room for a problem and its remedy in a row.
         for server in &self.servers {
             if let Some(problem) = server.error.as_ref().or(server.lacks.as_ref()) {
                 out.hint(format!("{}: {}", server.id, first_line(problem, MAX_PROBLEM)));
@@ -83,7 +84,8 @@ fn render_server(server: &KernelServer, out: &mut Output) {
     for (name, text) in lines {
         let Some(text) = text else { continue };
         let line = format!("  {name:14}{text}");
-        // Only these texts are the kernel's; the others quote the server or its entry.
+        // Only these texts were written by the kernel, so only their commands may get the option `--state`; the others
+        // quote the server or its entry.
         if matches!(name, "error" | "last failure" | "lacks") {
             out.hint(line);
         } else {
@@ -94,7 +96,8 @@ fn render_server(server: &KernelServer, out: &mut Output) {
 
 fn state_cell(server: &KernelServer) -> Cell {
     let is_resting = matches!(server.status, ServerState::Registered | ServerState::Disconnected);
-    // If each agent has an instance of its own, the status is that of the instance from which the tools are read.
+    // If each agent has an instance of its own, `status` is that of the instance from which the tools are read, so
+    // count the agents' instances, too.
     let has_instances = is_resting && server.instances.is_some_and(|instances| instances > 0);
     let connected = ServerState::Connected;
     let state = if has_instances { &connected } else { &server.status };
@@ -123,7 +126,7 @@ pub(super) async fn run(global: &Global, server: Option<&str>) -> CliResult {
     }
     let all = client.request::<KernelServers>(&params).await?.servers;
     if server.is_none() {
-        // Warnings matter here only if they may be the reason why there are no servers.
+        // Show warnings only if there are no servers, because only then a warning may be the reason.
         let severity = Some("error").filter(|_| !all.is_empty());
         note_findings(global, &client, severity).await?;
     }
@@ -137,11 +140,7 @@ async fn note_findings(global: &Global, client: &Client, severity: Option<&str>)
         if severity.is_some_and(|severity| severity != finding.severity) {
             continue;
         }
-        let place = match (&finding.file, finding.line) {
-            (Some(file), Some(line)) => format!("{file}:{line}: "),
-            _ => String::new(),
-        };
-        print_note(global, &format!("mgp: {place}{}", finding.message));
+        print_note(global, &format!("mgp: {}", with_place(&finding)));
     }
     Ok(())
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use mgp_discovery::import::{Answer, Answers, Import, ImportOutcome, Need, Plan, PublishedServer};
-use mgp_discovery::{Config, SecretFile, TargetConfig, changes_code, describe_target, nearest};
+use mgp_discovery::{Config, SecretFile, TargetConfig, changes_code, describe_target};
 use mgp_security::review_text;
 
 use super::add::{Add, AddResult, finish_add, valid_id};
@@ -13,6 +13,7 @@ use super::search::short_name;
 use super::unpack::{BundleFile, is_bundle};
 use crate::args::Global;
 use crate::commands::import::planned_config;
+use crate::commands::known_names::did_you_mean;
 use crate::exit::{CliResult, Failure};
 use crate::operator::admit_edit;
 use crate::output::{Output, first_line, print_note, print_stderr};
@@ -21,7 +22,7 @@ use crate::{prompt, state};
 /// The maximum number of values that one setting of a server can have.
 const MAX_VALUES: usize = 100;
 
-/// A server that was chosen but not added yet.
+/// A server, from a registry or a bundle file, that was chosen but not added yet.
 enum Offer {
     Published(PublishedServer),
     Bundle { file: BundleFile, folder: PathBuf },
@@ -102,7 +103,7 @@ impl Offer {
     }
 }
 
-/// Adds a server of the registry, or a bundle.
+/// Adds a server that was found in the registry or in a bundle file.
 pub(super) async fn add(global: &Global, add: &Add) -> CliResult {
     let mut offer = find(global, add).await?;
     let id = match &add.new_id {
@@ -116,7 +117,7 @@ pub(super) async fn add(global: &Global, add: &Add) -> CliResult {
     if let Offer::Published(server) = &offer {
         check_variables(server)?;
     }
-    // The person first sees what would run; only then does the command ask questions or write files.
+    // First show the person what would run; only afterwards ask questions and write files.
     let planned = plan(&file, &offer.import(&id, &given(add, &needs)))?;
     let mut out = Output::default();
     card(&mut out, &offer, &id, &needs, &planned_config(&file, &planned)?);
@@ -130,15 +131,9 @@ pub(super) async fn add(global: &Global, add: &Add) -> CliResult {
     }
     if !add.yes {
         let question = format!("Add `{id}` and start it once to read its tools?");
-        match prompt::confirm(global, &question)? {
-            Some(true) => {}
-            Some(false) => return Err(Failure::failed("nothing was added")),
-            None => {
-                return Err(Failure::usage(
-                    "nothing was added: there is no terminal to ask on; give --yes to add it as shown",
-                ));
-            }
-        }
+        let no_terminal =
+            "nothing was added: there is no terminal to ask on; give --yes to add it as shown";
+        prompt::require(global, &question, "nothing was added", no_terminal)?;
     }
     admit_edit(global, &add.config).await?;
     let mut notes = Vec::new();
@@ -168,7 +163,7 @@ async fn find(global: &Global, add: &Add) -> CliResult<Offer> {
     {
         return Offer::published(global, &registry, server, new_id).await;
     }
-    // A short name may be mistyped, so it is looked up in the local list and is not sent to the registry.
+    // Look a short name up in the local list, and do not send it to the registry, because it may be mistyped.
     let all = registry.known()?;
     let mut named = all.iter().filter(|server| short_name(&server.name) == add.id);
     match (named.next(), named.next()) {
@@ -189,8 +184,8 @@ async fn find(global: &Global, add: &Add) -> CliResult<Offer> {
             Err(unknown_version(&add.id, version))
         }
         _ => {
-            let near = nearest(&add.id, all.iter().map(|server| server.name.as_str()));
-            let near = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+            let known = all.iter().map(|server| server.name.as_str());
+            let near = did_you_mean(&add.id, known).unwrap_or_default();
             let id = first_line(&add.id, 60);
             Err(Failure::usage(format!(
                 "no server of the registry is known as `{id}`{near}; find one with `mgp servers search WORDS`, or give `-- COMMAND` or `--url URL`"
@@ -297,8 +292,7 @@ fn check_settings(add: &Add, needs: &[Need]) -> CliResult {
     for (name, value) in &add.set {
         let Some(need) = needs.iter().find(|need| need.variable == *name) else {
             let names = needs.iter().map(|need| need.variable.as_str());
-            let near = nearest(name, names).map(|near| format!("; did you mean `{near}`?"));
-            let near = near.unwrap_or_default();
+            let near = did_you_mean(name, names).unwrap_or_default();
             return Err(Failure::usage(format!("the server has no setting `{name}`{near}")));
         };
         if !need.choices.is_empty() && !need.choices.contains(value) && !value.contains("${") {

@@ -3,10 +3,8 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use mgp_discovery::Trust;
 use mgp_discovery::import::{PublishedBundle, PublishedServer};
 use mgp_kernel::{PublishedPlace, PublishedServers};
 use mgp_types::Timestamp;
@@ -39,7 +37,7 @@ const FRESH: Duration = Duration::from_hours(12);
 /// clock of this machine may have been ahead of the registry's clock.
 const OVERLAP: Duration = Duration::from_hours(24);
 
-/// A place that lists published servers.
+/// A registry of published servers, and the path of the local copy of its list.
 pub(super) struct Registry {
     servers: PublishedServers,
     copy: PathBuf,
@@ -62,8 +60,7 @@ impl Registry {
         config: &ConfigArg,
         named: Option<&str>,
     ) -> CliResult<Self> {
-        let trust = Trust::new(Arc::new(state::db(global).await?));
-        let kernel = config.sources().load(&trust).await?.config.kernel;
+        let kernel = config.load(global).await?.config.kernel;
         let servers = PublishedServers::open(&kernel, named).map_err(Failure::usage)?;
         let copy = state::create_folder(global)?.join("registry.json");
         Ok(Self { servers, copy })

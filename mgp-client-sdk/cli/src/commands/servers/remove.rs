@@ -50,7 +50,7 @@ pub(super) async fn run(global: &Global, arg: &ConfiguredServer) -> CliResult {
         let former = login::configured_in(&file, id);
         let bundle = bundle_folder(global, former.as_ref().map(|(server, _)| server), id)?;
         let mut pins = own.remove_server(id)?;
-        // Several agents can have the same pin.
+        // Name a pin that several agents have only once.
         pins.sort();
         pins.dedup();
         let mut notes = forget(global, arg, former).await?;

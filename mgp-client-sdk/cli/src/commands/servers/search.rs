@@ -120,7 +120,7 @@ impl Ranking {
         Ok(Self { servers, index })
     }
 
-    /// Returns the servers that fit best, with their scores.
+    /// Returns the servers that fit the words best, with their scores.
     fn find(&self, words: &str, limit: usize) -> Result<Vec<(PublishedServer, f32)>, IndexError> {
         let found = self.index.search(&Query::new(words).limit(limit), &AllTools)?;
         let place = |id: &str| id.parse().ok().and_then(|at: usize| self.servers.get(at).cloned());

@@ -53,8 +53,8 @@ impl BundleFile {
         if file.metadata()?.len() > MAX_FILE_BYTES {
             return Err(failed(format!("it is longer than {MAX_FILE_BYTES} bytes")));
         }
-        let mut archive =
-            ZipArchive::new(file).map_err(|error| failed(format!("it is no bundle: {error}")))?;
+        let mut archive = ZipArchive::new(file)
+            .map_err(|error| failed(format!("it is not a bundle: {error}")))?;
         if archive.len() > MAX_ENTRIES {
             return Err(failed(format!("it has more than {MAX_ENTRIES} files")));
         }
@@ -83,7 +83,7 @@ impl BundleFile {
         fs::create_dir_all(&folder)?;
         remove_leftovers(&folder, ".download");
         let path = folder.join(format!(".download{}.mcpb", std::process::id()));
-        // A killed process that had the same process id may have left this file.
+        // Remove the file that a killed process with the same process id may have left.
         let _ = fs::remove_file(&path);
         print_note(global, &format!("mgp: downloading {}", first_line(&bundle.url, 200)));
         registry.download(bundle, &path).await?;
@@ -123,7 +123,7 @@ impl BundleFile {
         let has_list = bundle_users::has_list(parent);
         remove_leftovers(parent, ".new");
         let fresh = parent.join(format!(".new{}", std::process::id()));
-        // A killed process that had the same process id may have left this folder.
+        // Remove the folder that a killed process with the same process id may have left.
         let _ = fs::remove_dir_all(&fresh);
         let unpacked = self.unpack_into(&fresh).and_then(|()| {
             match fs::remove_dir_all(folder) {

@@ -1,5 +1,5 @@
-//! The command `mgp servers update`: compares servers from the registry, and bundles, with other versions, and updates
-//! them.
+//! The command `mgp servers update`: compares servers from the registry, packages and bundles with other versions, and
+//! updates them.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -41,12 +41,12 @@ const START_TIMEOUT: Duration = Duration::from_mins(2);
     after_help = "Changed tools wait for `mgp tools approve` after an update, as after any change.\n\nExample:\n  mgp servers update --check\n  mgp servers update weather\n  mgp servers update weather --version 1.0.2   # back to an earlier version\n  mgp servers update files --bundle ./files-2.mcpb"
 )]
 pub(crate) struct Update {
-    /// Servers; the default is all that came from the registry
+    /// Servers; the default is all that came from the registry or start a package with a version
     servers: Vec<String>,
     /// Show which servers have newer versions, and change nothing
     #[arg(long)]
     check: bool,
-    /// Version to use instead of the latest version, or of the version that npx or uvx runs; for one server
+    /// Version to use instead of the latest version; for one server
     #[arg(long, value_name = "VERSION", requires = "servers")]
     version: Option<String>,
     /// Bundle that replaces the server's files; for one server
@@ -100,7 +100,7 @@ impl Render for UpdateReport {
     fn render(&self, out: &mut Output) {
         if self.0.is_empty() {
             return out.hint(
-                "no server came from the registry; `mgp servers add NAME` adds one that can be updated",
+                "no server came from the registry or starts a package with a version; `mgp servers add NAME` adds one that can be updated",
             );
         }
         for server in &self.0 {
@@ -162,7 +162,9 @@ pub(super) async fn run(global: &Global, update: &Update) -> CliResult {
         let Some((name, version)) =
             server.published.as_deref().and_then(|one| one.rsplit_once('@'))
         else {
-            plans.extend(plan_package(global, update, server)?);
+            let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
+            let folder = folder.unwrap_or(Path::new("."));
+            plans.extend(plan_package(global, update, server, folder).await?);
             continue;
         };
         plans.push(match &update.bundle {
@@ -212,7 +214,8 @@ fn is_bundle(server: &ServerConfig, name: &str) -> bool {
 /// A comparison of a server with another version, and the changes of the configuration for that version.
 struct PlannedUpdate {
     report: ServerUpdate,
-    /// The name and version for the key `published`; `None` if the server did not come from the registry or a bundle.
+    /// The new value of the key `published`, i.e. name and version; `None` if the server did not come from the registry
+    /// or a bundle.
     published: Option<String>,
     replacements: Replacements,
     /// The environment variables and headers that the new version needs and the server's entry lacks.
@@ -259,22 +262,37 @@ impl PlannedUpdate {
     }
 }
 
-/// Plans the update of a server that did not come from the registry, to the version that the user names. Without such a
-/// version, or if the arguments of the server name no package with a version, reports how to update the server.
-fn plan_package(
+/// Plans the update of a server that did not come from the registry, to the version that the user names, or else to the
+/// newest one. If its arguments name no package with a version, or the newest one cannot be found, reports how to
+/// update the server.
+async fn plan_package(
     global: &Global,
     update: &Update,
     server: &ServerConfig,
+    folder: &Path,
 ) -> CliResult<Option<PlannedUpdate>> {
-    if let (Some(version), Some(package)) = (&update.version, VersionedPackage::of(server)) {
-        return PlannedUpdate::of_package(server, &package, version).map(Some);
-    }
-    let how = how_to_update(server);
+    let id = &server.id;
+    let how = match VersionedPackage::of(server).filter(|_| update.bundle.is_none()) {
+        Some(package) if update.version.is_some() || package.version != "latest" => {
+            let version = match &update.version {
+                Some(version) => Ok(version.clone()),
+                None => package.newest(server, folder).await,
+            };
+            match version {
+                Ok(version) => {
+                    return PlannedUpdate::of_package(server, &package, &version).map(Some);
+                }
+                Err(why) => Some(format!(
+                    "the newest version for `{id}` was not found, because {why}; name a version: `mgp servers update {id} --version VERSION`"
+                )),
+            }
+        }
+        _ => how_to_update(server),
+    };
     if !update.servers.is_empty() {
         return Err(Failure::failed(how.unwrap_or_else(|| {
             format!(
-                "`{}` has no `published` in its entry, so its newer versions are not known; write another version into the entry",
-                server.id
+                "`{id}` has no `published` in its entry, so its newer versions are not known; write another version into the entry"
             )
         })));
     }
@@ -396,7 +414,7 @@ fn compare(
             env
         }
         (TargetConfig::Url { url, headers, .. }, _, Some(address)) => {
-            // A URL that is not that of the registry is the user's own.
+            // Keep a URL that differs from the one in the registry, because the user has set it.
             let is_own = old.is_some_and(|old| old.url.as_ref() != Some(url));
             if url != address && !address.contains("${") && !is_own {
                 plan.report.changes.push(format!("is at {address} instead of {url}"));
@@ -439,7 +457,7 @@ fn package_change<'a>(
     };
     let package = old.and_then(|old| old.package.as_ref());
     let from = args.iter().find(|argument| Some(*argument) == package);
-    // Ignores the version, which the user may have changed.
+    // Compare the names without the version, which the user may have changed.
     let from = from.or_else(|| args.iter().find(|argument| name(argument) == name(to)))?;
     Some((from, to))
 }
@@ -484,13 +502,10 @@ fn confirm(global: &Global, update: &Update, plans: &[PlannedUpdate]) -> CliResu
             print_stderr(&format!("  {change}"));
         }
     }
-    match prompt::confirm(global, &format!("Update {}?", plural(newer().count(), "server")))? {
-        Some(true) => Ok(()),
-        Some(false) => Err(Failure::failed("nothing was changed")),
-        None => Err(Failure::usage(
-            "nothing was changed: there is no terminal to ask on; give --yes, or --check to only look",
-        )),
-    }
+    let question = format!("Update {}?", plural(newer().count(), "server"));
+    let no_terminal =
+        "nothing was changed: there is no terminal to ask on; give --yes, or --check to only look";
+    prompt::require(global, &question, "nothing was changed", no_terminal)
 }
 
 /// Writes one update, and waits until the running kernel has read the new tools.
@@ -537,14 +552,14 @@ async fn apply(
 async fn waiting(global: &Global, before: &KernelServer) -> CliResult<Vec<String>> {
     let client = control::connect_with_timeout(global, START_TIMEOUT).await?;
     let (id, end) = (before.id.as_str(), Instant::now() + START_TIMEOUT);
-    // While the kernel replaces the server, it does not list the server.
+    // Wait until the kernel lists the changed server: while it replaces the server, it does not list it.
     while fetch_server(&client, id).await?.is_none_or(|server| server.reach == before.reach) {
         if Instant::now() > end {
             return Err(Failure::failed("the kernel did not use the new version in time"));
         }
         sleep(POLL_INTERVAL).await;
     }
-    // The kernel answers this request once it has listed the server's tools.
+    // Request a start, because the kernel answers this request only once it has listed the server's tools.
     client.request::<KernelServersStart>(&KernelServerParams::new(id)).await?;
     let tools = fetch_tools(&client, Some(id), None).await?;
     Ok(tools.into_iter().filter(needs_decision).map(|tool| tool.tool_id).collect())

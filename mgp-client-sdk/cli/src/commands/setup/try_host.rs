@@ -8,7 +8,7 @@ use std::convert::Infallible;
 use std::future::pending;
 use std::pin::pin;
 use std::process::Stdio;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
@@ -21,6 +21,7 @@ use mgp_types::mgp::{
     DiscoveryListParams, Extension, ExtensionSet, KernelServer, KernelServersParams, ServerState,
     ServerSummary,
 };
+use mgp_types::sync::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
@@ -75,7 +76,7 @@ pub(super) async fn try_hosts(global: &Global, config: &ConfigArg, result: &mut 
     let SetupResult { hosts, access, granted, .. } = result;
     let hosts: Vec<_> = hosts.iter_mut().filter(|report| report.problems.is_empty()).collect();
     let mut progress = Progress::new(global, "starting what the hosts start", hosts.len());
-    // A server that failed to start for its grants would fail again.
+    // Do not wait for a server that failed to start for its grants, because it would fail again.
     let failed: BTreeSet<&str> = granted.iter().filter_map(GrantResult::failed_server).collect();
     let (report_failed, is_failed) = watch::channel(BTreeSet::new());
     let mut tries: FuturesUnordered<_> = hosts
@@ -128,7 +129,7 @@ async fn kernel(global: &Global, config: &ConfigArg, result: &SetupResult) -> Op
     if result.access.values().flatten().all(is_granted) {
         return None;
     }
-    // A kernel that is started here would not use the configuration that the command line names.
+    // Start no kernel if the command line names a configuration, because that kernel would not use it.
     let connected = match config.named_file() {
         Some(_) => control::connect(global).await,
         None => control::connect_or_start(global).await,
@@ -198,7 +199,7 @@ pub(crate) async fn run(try_host: &TryHost) -> CliResult {
     };
     let command = ChildCommand::new(command).args(args).on_stderr(print_stderr);
     let client = Client::builder("mgp-setup", env!("CARGO_PKG_VERSION"))
-        // Hosts search no tools by MGP: they get the tools of all servers in the list.
+        // Offer no tool discovery of MGP, like most hosts: so the list has the tools of all servers.
         .limit_extensions(ExtensionSet::STANDARD.without(Extension::ToolDiscovery))
         .init_timeout(START_TIMEOUT)
         .spawn(command)
@@ -216,7 +217,7 @@ fn failed_servers() -> Arc<Mutex<BTreeSet<String>>> {
     let set = Arc::clone(&failed);
     std::thread::spawn(move || {
         for id in std::io::stdin().lines().map_while(Result::ok) {
-            set.lock().unwrap_or_else(PoisonError::into_inner).insert(id);
+            set.lock().insert(id);
         }
     });
     failed
@@ -231,7 +232,7 @@ async fn usable(
     client.list_tools().await?;
     let deadline = Instant::now() + READY_TIMEOUT;
     loop {
-        // The answer contains only servers with a tool that the agent may call.
+        // Request the servers that have a tool that the agent may call; others are not in the answer.
         let mut servers = client.mgp().discovery_list(&DiscoveryListParams::new()).await?.servers;
         // A registered server whose tools are known counts as ready, because the first call starts it.
         servers.retain(|server| match server.status {
@@ -240,7 +241,7 @@ async fn usable(
             _ => false,
         });
         let is_ready = |id: &&String| servers.iter().any(|server| server.id == **id);
-        let failed = failed.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let failed = failed.lock().clone();
         let is_settled = |id| is_ready(&id) || failed.contains(id);
         if Instant::now() > deadline || expected.iter().all(is_settled) {
             let missing = expected.iter().filter(|id| !is_ready(id)).cloned().collect();

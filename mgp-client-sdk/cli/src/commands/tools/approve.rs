@@ -97,7 +97,7 @@ pub(super) async fn run(global: &Global, approve: &Approve) -> CliResult {
     }
     for tool in &tools {
         print_note(global, &format!("{} is {}", tool.tool_id, tool.standing.as_str()));
-        // A reason quotes the definition, which is shown unchanged.
+        // Print the reasons unchanged, because they quote the definition.
         for reason in tool.reasons.iter().filter(|_| !global.json) {
             print_stderr(&format!("  {reason}"));
         }
@@ -108,26 +108,33 @@ pub(super) async fn run(global: &Global, approve: &Approve) -> CliResult {
             1 => format!("{verb} this definition for agents?"),
             many => format!("{verb} these {many} definitions for agents?"),
         };
-        match prompt::confirm(global, &question)? {
-            Some(true) => {}
-            Some(false) => return Err(Failure::failed("nothing was decided")),
-            None => {
-                return Err(Failure::usage(
-                    "there is no terminal for the question; read the reasons, then add --yes",
-                ));
-            }
-        }
+        let no_terminal = "there is no terminal for the question; read the reasons, then add --yes";
+        prompt::require(global, &question, "nothing was decided", no_terminal)?;
     }
     let client = control::connect_to_change(global).await?;
+    let (mut done, mut failures) = (Vec::new(), Vec::new());
     for some in tools.chunks(MAX_AT_ONCE) {
         let decisions = some.iter().map(|tool| decide(&client, approve, tool));
-        for decided in join_all(decisions).await {
-            decided?;
+        for (tool, decided) in some.iter().zip(join_all(decisions).await) {
+            match decided {
+                Ok(()) => done.push(tool.tool_id.as_str()),
+                Err(failure) => failures.push(failure),
+            }
+        }
+        if !failures.is_empty() {
+            break;
         }
     }
-    let ids: Vec<&str> = tools.iter().map(|tool| tool.tool_id.as_str()).collect();
-    let status = if approve.reject { "rejected" } else { "approved" };
-    ActionReport::new(ids.join(" "), status).print(global)
+    let failed = failures.pop();
+    // Report the decisions that were made before a failure, because they remain in effect.
+    if !done.is_empty() {
+        let status = if approve.reject { "rejected" } else { "approved" };
+        ActionReport::new(done.join(" "), status).print(global)?;
+    }
+    for failure in failures {
+        print_note(global, &format!("mgp: {failure}"));
+    }
+    failed.map_or(Ok(()), Err)
 }
 
 async fn decide(client: &Client, approve: &Approve, tool: &KernelTool) -> CliResult {

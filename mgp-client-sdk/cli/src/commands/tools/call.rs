@@ -22,6 +22,7 @@ use crate::control;
 use crate::exit::{CliResult, Failure};
 use crate::output::{Output, Render, first_line, print, print_note};
 use crate::socket_hello::DEFAULT_AGENT;
+use crate::state_option::shell_word_or;
 
 /// The maximum length of a tool's arguments on standard input, in bytes.
 const MAX_ARGUMENT_BYTES: u64 = 16 << 20;
@@ -89,7 +90,8 @@ pub(super) async fn run(global: &Global, call: &Call) -> CliResult {
     };
     if let Err(error) = &outcome
         && error.code() == ErrorCode::TOOL_NOT_FOUND
-        // A process that a host started is not allowed to ask about servers; it gets the kernel's error unchanged.
+        // Return the kernel's error unchanged to a process that a host started, because it is not allowed to ask about
+        // servers.
         && let Ok(operator) = control::connect(global).await
         && let Ok(Some(failure)) = disabled_server_of(&operator, &call.tool).await
     {
@@ -99,10 +101,13 @@ pub(super) async fn run(global: &Global, call: &Call) -> CliResult {
         // The error text addresses the agent. The person who runs this command can change the rules, so the message
         // adds the command that shows them.
         match error.code() {
-            ErrorCode::PERMISSION_DENIED | ErrorCode::ACCESS_DENIED => Failure::failed(format!(
-                "{error}; `mgp why {agent} {}` shows what would let it run",
-                call.tool
-            )),
+            ErrorCode::PERMISSION_DENIED | ErrorCode::ACCESS_DENIED => {
+                let (agent, tool) =
+                    (shell_word_or("AGENT", agent), shell_word_or("TOOL", &call.tool));
+                Failure::failed(format!(
+                    "{error}; `mgp why {agent} {tool}` shows what would let it run"
+                ))
+            }
             ErrorCode::INVALID_TOOL_ARGS
                 if call.arguments.is_none()
                     && error.to_string().contains("is not of type \"string\"") =>
@@ -124,7 +129,7 @@ pub(super) async fn run(global: &Global, call: &Call) -> CliResult {
     if failed { Err(Failure::failed("the tool reported an error")) } else { Ok(()) }
 }
 
-/// Waits for a call; if that takes long, prints where the question is found for which the call perhaps waits.
+/// Waits for a call. After a while, prints where to find the question, if the call waits for an operator's answer.
 async fn with_note<T>(global: &Global, call: impl Future<Output = T>) -> T {
     let mut call = pin!(call);
     tokio::select! {
@@ -158,7 +163,7 @@ async fn calling_agent(global: &Global, call: &Call) -> CliResult<String> {
     {
         let tools = fetch_tools(&client, None, Some(&agent)).await?;
         let Some(tool) = tools.iter().find(|tool| is_meant(tool)) else {
-            // The named tool may be one of the kernel's own.
+            // The named tool is in no server's list, so it may be one of the kernel's own tools.
             return Ok(DEFAULT_AGENT.to_owned());
         };
         match (tool.seen_by_agent, &*agent) {

@@ -21,7 +21,7 @@ pub(crate) struct Risk {
     /// Tool as SERVER.TOOL, or a server; the default is all servers
     #[arg(value_name = "TOOL|SERVER")]
     name: Option<String>,
-    /// Risk of the tool: safe, moderate or dangerous
+    /// Risk of the tool
     #[arg(value_name = "LEVEL", value_parser = ["safe", "moderate", "dangerous"])]
     level: Option<String>,
     /// Remove the entry of the tool; the kernel assesses the tool itself again

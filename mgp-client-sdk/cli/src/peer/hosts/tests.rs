@@ -60,7 +60,7 @@ fn a_host_stays_known_after_its_shim_has_ended_until_it_ends_itself() {
     admit(&mut hosts, &table, 22, "ada").unwrap();
     table.stats.borrow_mut().remove(&22);
     assert!(inside(&hosts, &table, 24).is_some());
-    // The system has reused the process ids of the editor and of its shell.
+    // Now the system has reused the process ids of the editor and of its shell.
     let mut stats = table.stats.borrow_mut();
     stats.insert(20, process(20, 1, 900));
     stats.insert(24, process(24, 20, 910));
@@ -149,7 +149,7 @@ fn a_shim_that_a_person_starts_in_a_terminal_makes_no_host_of_the_shell() {
     let table = system().with(process(31, 30, 300), "/usr/bin/mgp");
     admit(&mut hosts, &table, 31, "ada").unwrap();
     assert_eq!(inside(&hosts, &table, 30), None);
-    // The process that adopts orphans is not a host either.
+    // A process that adopts an orphaned shim does not become a host either.
     let orphan = system().with(process(31, 1, 300), "/usr/bin/mgp");
     admit(&mut hosts, &orphan, 31, "ada").unwrap();
     assert_eq!(inside(&hosts, &orphan, 30), None);

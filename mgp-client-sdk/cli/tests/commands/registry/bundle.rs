@@ -194,7 +194,7 @@ fn a_bundle_that_leads_out_of_its_folder_is_refused() {
     archive(&path, &[("x", b"y")]);
     home.fail(1, &add, "has no `manifest.json`");
     fs::write(&path, "no archive").unwrap();
-    home.fail(1, &add, "is no bundle");
+    home.fail(1, &add, "is not a bundle");
     archive(&path, &[("manifest.json", &vec![b'['; 2 << 20])]);
     home.fail(1, &add, "its manifest is too long");
     archive(&path, &[("manifest.json", b"{\"name\": \"x\"}")]);

@@ -290,23 +290,48 @@ fn a_file_of_entries_takes_the_place_of_a_registry() {
 }
 
 #[test]
-fn a_package_with_a_version_is_updated_to_a_named_one_and_others_by_hand() {
+fn a_package_with_a_version_is_updated_to_the_newest_or_a_named_one_and_others_by_hand() {
     let home = Home::new();
     let text = "[[servers]]\nid = 'files'\ncommand = 'npx'\nargs = ['-y', '@acme/files@1.2.0', '/srv'] # mine\n\
          [[servers]]\nid = 'git'\ncommand = 'uvx'\nargs = ['--python', '3.12', '--from=mcp-git==2.0', 'git']\n\
          [[servers]]\nid = 'time'\ncommand = 'uvx'\nargs = ['mcp-time']\n";
-    home.write(".config/mgp/servers.toml", text);
-    let update = |id: &str, version: &str, how: &str| {
-        home.run(&["servers", "update", id, "--version", version, how])
+    let others = "[[servers]]\nid = 'ahead'\ncommand = 'npx'\nargs = ['@acme/ahead@2.0.1-beta.1']\n\
+         [[servers]]\nid = 'own'\ncommand = 'npx'\nargs = ['--registry=https://npm.example', 'own@1.0.0']\n\
+         [[servers]]\nid = 'gone'\ncommand = 'npx'\nargs = ['gone@1.0.0']\n\
+         [[servers]]\nid = 'range'\ncommand = 'npx'\nargs = ['range@1']\n";
+    home.write(".config/mgp/servers.toml", &format!("{text}{others}"));
+    let npm = "#!/bin/sh\ncase \"$1 $2 $3\" in\n  'view @acme/files@latest version') echo 1.4.0 ;;\n  \
+         'view @acme/ahead@latest version') echo 2.0.0 ;;\n  *) echo 'npm error code E404' >&2; exit 1 ;;\nesac\n";
+    let uv = "#!/bin/sh\nread -r name || true\n\
+         case \"$*\" in *--no-build*) echo \"$name==2.2\" ;; esac\n";
+    for (program, script) in [("npm", npm), ("uv", uv)] {
+        let file = home.write(&format!("bin/{program}"), script);
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let servers = |arguments: &[&str]| {
+        let all: Vec<String> =
+            ["servers", "update"].iter().chain(arguments).map(|&word| word.to_owned()).collect();
+        run(&home, &all)
     };
-    let remedy = "name the new version: `mgp servers update files --version VERSION`";
-    home.fail(1, &["servers", "update", "files"], remedy);
-    let all = home.run(&["servers", "update"]);
+    let all = servers(&["--check"]);
     assert_eq!(all.code, Some(0), "{all:?}");
-    assert!(all.err.contains(remedy) && all.err.contains("`git` runs `mcp-git==2.0`"), "{all:?}");
+    for line in
+        ["newer files  1.2.0 → 1.4.0", "newer git  2.0 → 2.2", "current ahead  2.0.1-beta.1\n"]
+    {
+        assert!(all.out.contains(line), "{line}: {all:?}");
+    }
     assert!(all.err.contains("put `--refresh` before `mcp-time`"), "{all:?}");
     assert!(all.err.contains("`mcp-time==VERSION`, in the `args`"), "{all:?}");
+    for id in ["own", "gone", "range"] {
+        let remedy = format!("`mgp servers update {id} --version VERSION`");
+        assert!(all.err.contains(&remedy), "{all:?}");
+    }
+    assert!(all.err.contains("`npm` failed: npm error code E404"), "{all:?}");
+    let gone = servers(&["gone"]);
+    assert!(gone.code == Some(1) && gone.err.contains("name a version: `mgp"), "{gone:?}");
+    home.write(".config/mgp/servers.toml", text);
 
+    let update = |id: &str, version: &str, how: &str| servers(&[id, "--version", version, how]);
     let seen = update("files", "1.3.0", "--check");
     assert!(seen.out.starts_with("newer files  1.2.0 → 1.3.0"), "{seen:?}");
     assert!(seen.out.contains("runs @acme/files@1.3.0 instead of @acme/files@1.2.0"), "{seen:?}");
@@ -320,10 +345,10 @@ fn a_package_with_a_version_is_updated_to_a_named_one_and_others_by_hand() {
 
     let done = update("files", "1.3.0", "--yes");
     assert!(done.out.contains("back: `mgp servers update files --version 1.2.0`"), "{done:?}");
-    assert_eq!(update("git", "2.1", "--yes").code, Some(0));
+    assert_eq!(servers(&["git", "--yes"]).code, Some(0));
     let after = fs::read_to_string(home.own()).unwrap();
     let expected =
-        [("'@acme/files@1.2.0'", "\"@acme/files@1.3.0\""), ("mcp-git==2.0", "mcp-git==2.1")];
+        [("'@acme/files@1.2.0'", "\"@acme/files@1.3.0\""), ("mcp-git==2.0", "mcp-git==2.2")];
     let expected = expected.iter().fold(text.to_owned(), |all, (from, to)| all.replace(from, to));
     assert_eq!(after.replace('"', "'"), expected.replace('"', "'"));
 }

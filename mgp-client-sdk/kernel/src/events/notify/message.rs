@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use super::super::{APPROVAL_DECIDED, APPROVAL_REQUESTED, DEFINITION_CHANGED, TRANSACTION_STUCK};
+use super::open_decisions::{OpenDecisions, Subject};
 
 /// The maximum number of lines in a message to a person.
 const MAX_LINES: usize = 10;
@@ -35,7 +36,8 @@ pub(super) struct Message {
     /// The page that a click on the message opens.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) link: Option<String>,
-    /// The option of commands with a blank before it; empty if they need none.
+    /// The option that the commands in a message need to reach this kernel, with a space before it; empty if they need
+    /// none.
     #[serde(skip)]
     option: String,
 }
@@ -56,6 +58,9 @@ struct Line {
     /// The path of the console's page about the decision.
     page: String,
     expires_at: Option<Timestamp>,
+    /// The definition or transaction that waits; `None` for an approval, because an event reports the decision about
+    /// it.
+    subject: Option<Subject>,
 }
 
 impl Line {
@@ -173,19 +178,22 @@ impl Waiting {
 
     fn add_event(&mut self, Event { channel, data }: Event) {
         let EventData { actor, tenant, server_id, tool_name, transaction_id, details } = data;
-        // Messages reach the operators of the local tenant, who cannot decide for another one. Definitions are shared.
+        // Skip decisions of other tenants, because the message reaches operators of the local tenant. Definitions are
+        // shared by all tenants.
         if tenant.is_some() && channel != DEFINITION_CHANGED {
             return;
         }
         let name = |text: Option<String>| clip(&escape_hidden(&text.unwrap_or_default()), MAX_NAME);
         let id = server_id.iter().chain(&tool_name).map(String::as_str).collect::<Vec<_>>();
         let definition = page("definition", &id.join("."));
+        let changed = server_id.clone().zip(tool_name.clone());
+        let changed = changed.map(|(server, tool)| Subject::Definition { server, tool });
         let server = name(server_id);
         let target = match tool_name {
             Some(tool) => format!("{server}.{}", name(Some(tool))),
             None => server,
         };
-        let (key, text, page, command) = match (&*channel, details.approval_id) {
+        let (key, text, page, command, subject) = match (&*channel, details.approval_id) {
             (APPROVAL_DECIDED, Some(id)) => {
                 self.lines.remove(&id);
                 return;
@@ -194,23 +202,37 @@ impl Waiting {
                 let text =
                     format!("{} asks for {target} (id {})", name(actor), name(Some(id.clone())));
                 let page = page("call", &id);
-                (id, text, page, None)
+                (id, text, page, None, None)
             }
             (DEFINITION_CHANGED, _) => {
                 let text = format!("the definition of {target} changed");
-                (format!("definition {target}"), text, definition, None)
+                (format!("definition {target}"), text, definition, None, changed)
             }
             (TRANSACTION_STUCK, _) => {
+                let subject = transaction_id.clone().map(Subject::Transaction);
                 let id = name(transaction_id);
                 let text = format!("the transaction {id} could not be undone");
                 let command = Some("mgp transactions ls");
-                (format!("transaction {id}"), text, String::new(), command)
+                (format!("transaction {id}"), text, String::new(), command, subject)
             }
             _ => return,
         };
+        if self.lines.len() >= MAX_WAITING {
+            // Drop expired decisions to make room; after the quiet hours there may be many.
+            let now = SystemTime::now();
+            self.lines.retain(|_, line| !line.is_expired(now));
+        }
         if self.lines.len() < MAX_WAITING {
             let expires_at = details.expires_at;
-            self.lines.insert(key, Line { text, command, page, expires_at });
+            self.lines.insert(key, Line { text, command, page, expires_at, subject });
+        }
+    }
+
+    /// Removes the definitions and transactions about which an operator has decided in the meantime.
+    pub(super) fn retain_open(&mut self, open: &OpenDecisions) {
+        if self.lines.values().any(|line| line.subject.is_some()) {
+            let is_open = open.now();
+            self.lines.retain(|_, line| line.subject.as_ref().is_none_or(&is_open));
         }
     }
 
@@ -244,6 +266,10 @@ fn page(kind: &str, id: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use mgp_types::store::MemoryStore;
+
     use super::*;
 
     fn add(waiting: &mut Waiting, channel: &str, data: &serde_json::Value) {
@@ -305,6 +331,27 @@ mod tests {
         }
     }
 
+    #[tokio::test]
+    async fn a_message_leaves_out_definitions_and_transactions_that_no_longer_wait() {
+        let governance = mgp_security::Governance::builder().build();
+        governance.open().await.unwrap();
+        let store = Arc::new(MemoryStore::new());
+        let decided = OpenDecisions {
+            definitions: Some(governance.definitions().clone()),
+            transactions: Some(mgp_lifecycle::Transactions::open(store).await.unwrap()),
+        };
+        let later = "2999-01-01T00:00:00.000Z";
+        let mut waiting = Waiting::default();
+        for (open, number) in [(OpenDecisions::default(), 3), (decided, 1)] {
+            add(&mut waiting, "approvals.requested", &asked("a", "write", later));
+            add(&mut waiting, "security.definition_changed", &asked("b", "write", later));
+            let stuck = serde_json::json!({"transaction_id": "tx-1"});
+            add(&mut waiting, "transactions.stuck", &stuck);
+            waiting.retain_open(&open);
+            assert_eq!(waiting.take(None, None).unwrap().lines.len(), number);
+        }
+    }
+
     #[test]
     fn a_flood_of_decisions_makes_one_short_message() {
         let mut waiting = Waiting::default();
@@ -317,5 +364,18 @@ mod tests {
         assert_eq!(message.lines.len(), MAX_LINES + 1);
         assert!(message.text().contains("mgp console ID") && message.link.is_none());
         assert!(message.text().len() < 4096);
+    }
+
+    #[test]
+    fn expired_decisions_take_no_place_of_later_ones() {
+        let mut waiting = Waiting::default();
+        for number in 0..MAX_WAITING {
+            let expired = asked(&number.to_string(), "read", "2001-01-01T00:00:00.000Z");
+            add(&mut waiting, "approvals.requested", &expired);
+        }
+        let later = asked("later", "write", "2999-01-01T00:00:00.000Z");
+        add(&mut waiting, "approvals.requested", &later);
+        let message = waiting.take(None, None).unwrap();
+        assert_eq!(message.lines, ["ada asks for files.write (id later)"]);
     }
 }

@@ -47,7 +47,7 @@ struct Receiver {
 }
 
 struct MailSender {
-    /// The host and the port of the server, for errors.
+    /// The host and the port of the mail server, for error messages.
     address: String,
     server: AsyncSmtpTransport<Tokio1Executor>,
     head: MessageBuilder,
@@ -128,7 +128,7 @@ impl MailSender {
         let (builder, port) = if is_encrypted {
             (AsyncSmtpTransport::<Tokio1Executor>::relay(host), SUBMISSIONS_PORT)
         } else if is_here {
-            // The connection stays on this machine, so no other machine can read it.
+            // Use no TLS, because the connection stays on this machine, so that no other machine can read it.
             (Ok(AsyncSmtpTransport::<Tokio1Executor>::builder_dangerous(host)), SMTP_PORT)
         } else {
             (AsyncSmtpTransport::<Tokio1Executor>::starttls_relay(host), SUBMISSION_PORT)
@@ -261,7 +261,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_silent_mail_server_does_not_hold_up_messages() {
-        // Connections are established by the operating system, and no program answers them.
+        // The operating system accepts connections to this listener, but no program answers them.
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let server = AsyncSmtpTransport::<Tokio1Executor>::builder_dangerous("127.0.0.1")
             .port(listener.local_addr().unwrap().port())

@@ -5,17 +5,18 @@
 
 mod message;
 mod messenger;
+mod open_decisions;
 
 use std::time::Duration;
 
 use mgp_discovery::{Expander, KernelConfig, NotifyConfig, QuietHours};
 use mgp_server_sdk::EventReader;
-use mgp_types::store::Store;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use self::message::{Message, Waiting};
 pub(super) use self::messenger::Messenger;
-use super::deliveries::{Attempt, Delivery, SenderContext};
+pub(crate) use self::open_decisions::OpenDecisions;
+use super::deliveries::{Attempt, Delivery, DeliveryContext, SenderContext};
 
 /// The channels of the events about which a person is notified.
 pub(super) const CHANNELS: [&str; 4] = [
@@ -33,7 +34,7 @@ pub(super) async fn run(
     messenger: &Messenger,
     config: &NotifyConfig,
     delivery: &Delivery,
-    store: &dyn Store,
+    context: &DeliveryContext,
     reader: &EventReader,
 ) {
     let mut waiting = Waiting::default();
@@ -51,10 +52,11 @@ pub(super) async fn run(
             }
             () = due(waiting.since(), config) => {
                 let Some(last) = waiting.last.take() else { continue };
+                waiting.retain_open(&context.open);
                 let (console, option) = (messenger.console(), messenger.command_option());
                 if let Some(message) = waiting.take(console.as_deref(), option) {
                     let send = || messenger.send(&message);
-                    delivery.deliver(store, &last, send).await;
+                    delivery.deliver(&*context.store, &last, send).await;
                 }
                 if !delivery.acknowledge(reader, last.seq).await {
                     return;

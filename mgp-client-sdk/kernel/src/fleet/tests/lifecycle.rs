@@ -6,35 +6,24 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use mgp_client_sdk::{ServerChange, TestClient};
-use mgp_discovery::{GovernanceConfig, Isolation, ServerConfig};
+use mgp_discovery::{Isolation, ServerConfig};
 use mgp_server_sdk::{Prompt, Resource, Resources, Server, Tool};
 use mgp_testkit::{until, until_shown};
-use mgp_types::RpcError;
 use mgp_types::mcp::{Era, ListParams, Revision};
 use mgp_types::method::{Request as _, ResourcesList, ResourcesSubscribe, ToolsList};
-use mgp_types::mgp::{DefaultPolicy, RiskLevel, ServerState, ShutdownReason};
-use mgp_types::service::{Reply, Stack, gate};
+use mgp_types::mgp::{ServerState, ShutdownReason};
+use mgp_types::service::{Reply, Stack, around, gate};
 use mgp_types::sync::Mutex;
+use mgp_types::{ErrorCode, RpcError};
 use serde_json::json;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 use tower_layer::layer_fn;
 
-use super::{World, counting_host};
+use super::{World, clock, counting_host, kernel_with, open};
 use crate::Kernel;
-use crate::fleet::ListGroup;
-
-/// Returns settings for a server whose tool `now` all callers may use.
-fn open(isolation: Isolation) -> GovernanceConfig {
-    let mut mgp = GovernanceConfig::default();
-    mgp.default_policy = DefaultPolicy::OptOut;
-    mgp.isolation = isolation;
-    mgp.risk.insert("now".to_owned(), RiskLevel::Safe);
-    mgp
-}
-
-fn clock() -> Server {
-    Server::new("clock", "1").tool(Tool::new("now", "The time", || async { "noon" }))
-}
+use crate::dispatch::context_of_agent;
+use crate::fleet::session::PERMIT_TIMEOUT;
+use crate::fleet::{ListGroup, SessionUse};
 
 #[tokio::test(start_paused = true)]
 async fn a_subscription_that_a_restarted_server_refuses_at_first_is_requested_again() {
@@ -52,8 +41,7 @@ async fn a_subscription_that_a_restarted_server_refuses_at_first_is_requested_ag
             .offer(|offer| offer.revisions.retain(|one: &Revision| one.era() == Era::Legacy))
             .layer(refuses_second)
     };
-    let builder = Kernel::builder().local_with("news", open(Isolation::Shared), news);
-    let kernel = builder.build().await.unwrap();
+    let kernel = kernel_with("news", news).await;
     let changed = ServerChange::Resource("test://news".to_owned());
     let (host, updates) = counting_host(&kernel, changed).await;
     until("a resource is listed", async || !host.resources().await.unwrap().is_empty()).await;
@@ -67,6 +55,19 @@ async fn a_subscription_that_a_restarted_server_refuses_at_first_is_requested_ag
     kernel.stop().await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_start_that_waits_for_its_permit_continues_although_its_operator_stops_waiting() {
+    let world = World::new(Isolation::Shared).await;
+    let id = "clock".into();
+    world.kernel.stop_server(&id).await;
+    let permits = world.take_permits().await;
+    let start = timeout(Duration::from_secs(1), world.kernel.start_server(&id));
+    assert!(start.await.is_err());
+    drop(permits);
+    world.becomes(ServerState::Connected).await;
+    world.kernel.stop().await;
+}
+
 /// Checks that a list waits for a server during its first start, but not once the given function ends the start.
 #[cfg(unix)]
 async fn check_waiting_list<F>(end: impl FnOnce(Kernel) -> F)
@@ -75,9 +76,8 @@ where
 {
     let text = "[[servers]]\nid = 'hung'\ncommand = 'sleep'\nargs = ['600']\n\
                 mgp = { default_policy = 'opt-out' }\n";
-    let config = mgp_discovery::Config::parse("mgp.toml", text).unwrap().config;
-    let builder = Kernel::builder().config(config);
-    let builder = builder.local_with("clock", open(Isolation::Shared), clock);
+    let builder = Kernel::builder().config(super::config(text));
+    let builder = builder.local_with("clock", open(Isolation::Shared, &["now"]), clock);
     let kernel = builder.build().await.unwrap();
     let (host, _) = counting_host(&kernel, ServerChange::Tools).await;
     let begun = Instant::now();
@@ -106,8 +106,7 @@ async fn a_list_does_not_wait_for_a_server_that_is_stopped_during_its_first_star
 #[tokio::test(start_paused = true)]
 async fn a_list_does_not_wait_for_a_server_that_is_removed_during_its_first_start() {
     check_waiting_list(|kernel| async move {
-        let fleet = &kernel.0.fleet;
-        fleet.remove(&"hung".into(), ShutdownReason::OperatorRequest).await;
+        kernel.0.fleet.remove(&"hung".into()).await;
     })
     .await;
 }
@@ -126,8 +125,7 @@ async fn a_list_of_tools_that_fails_is_described_before_the_definitions_that_wer
         let hidden = Tool::new("hidden", "Adds\u{200b}.", || async { "noon" });
         clock().tool(hidden).layer(layer)
     };
-    let builder = Kernel::builder().local_with("clock", open(Isolation::Shared), refused);
-    let kernel = builder.build().await.unwrap();
+    let kernel = kernel_with("clock", refused).await;
     let becomes = async |reason: &str| {
         until_shown(|| {
             let servers = kernel.servers();
@@ -181,8 +179,7 @@ fn paged(next: fn(usize) -> Option<usize>) -> Server {
 #[tokio::test(start_paused = true)]
 async fn a_list_of_resources_of_more_than_two_hundred_pages_is_read() {
     let long = || paged(|page| (page < 249).then_some(page + 1));
-    let builder = Kernel::builder().local_with("long", open(Isolation::Shared), long);
-    let kernel = builder.build().await.unwrap();
+    let kernel = kernel_with("long", long).await;
     let host = TestClient::new(kernel.server()).await;
     until("all are read", async || host.resources().await.unwrap().len() == 250).await;
     kernel.stop().await;
@@ -191,11 +188,9 @@ async fn a_list_of_resources_of_more_than_two_hundred_pages_is_read() {
 #[tokio::test(start_paused = true)]
 async fn a_list_of_more_than_a_hundred_pages_is_read_and_one_without_an_end_in_part() {
     let long = || paged(|page| (page < 149).then_some(page + 1));
-    let builder = Kernel::builder().local_with("long", open(Isolation::Shared), long).local_with(
-        "endless",
-        open(Isolation::Shared),
-        || paged(|_| Some(0)),
-    );
+    let builder = Kernel::builder()
+        .local_with("long", open(Isolation::Shared, &["now"]), long)
+        .local_with("endless", open(Isolation::Shared, &["now"]), || paged(|_| Some(0)));
     let kernel = builder.build().await.unwrap();
     let tools = |server: &str| kernel.index().tools_of(server).len();
     until("all pages are read", async || tools("long") == 150).await;
@@ -229,8 +224,7 @@ async fn a_changed_list_of_resources_that_a_server_fails_to_return_is_read_again
         made.lock().push(server.resources());
         server.layer(layer)
     };
-    let builder = Kernel::builder().local_with("clock", open(Isolation::Shared), loading);
-    let kernel = builder.build().await.unwrap();
+    let kernel = kernel_with("clock", loading).await;
     let host = TestClient::new(kernel.server()).await;
     let lists = async |count: usize| {
         for _ in 0..1000 {
@@ -242,7 +236,7 @@ async fn a_changed_list_of_resources_that_a_server_fails_to_return_is_read_again
         panic!("the list is not read again");
     };
     lists(1).await;
-    // The read that follows the first list must not be the one that fails.
+    // Wait, so that the failure does not hit the read that follows the first list.
     sleep(Duration::from_secs(5)).await;
     fails.store(true, Ordering::SeqCst);
     handles.lock()[0].add(Resource::text("test://b", "b", "none")).unwrap();
@@ -253,15 +247,14 @@ async fn a_changed_list_of_resources_that_a_server_fails_to_return_is_read_again
 
 #[tokio::test(start_paused = true)]
 async fn a_call_after_an_approval_starts_a_stopped_server_to_read_its_tools_again() {
-    let builder = Kernel::builder().local_with("clock", open(Isolation::Shared), clock);
-    let kernel = builder.build().await.unwrap();
+    let kernel = kernel_with("clock", clock).await;
     let fleet = &kernel.0.fleet;
     let server = fleet.get("clock").unwrap();
     until("the lists are read", async || !server.lists_may_be_outdated()).await;
     server.client().stop(ShutdownReason::IdleTimeout).await;
     fleet.reread_tools(&"clock".into()).await;
     assert!(server.lists_may_be_outdated());
-    // A call of an unknown tool does this.
+    // A call of an unknown tool also runs this `sync`.
     server.sync(server.start_timeout()).await;
     assert!(!server.lists_may_be_outdated());
     assert_eq!(server.state(), ServerState::Connected);
@@ -270,11 +263,10 @@ async fn a_call_after_an_approval_starts_a_stopped_server_to_read_its_tools_agai
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_connects_again_is_listed_before_the_pause_after_its_last_list_has_ended() {
-    let builder = Kernel::builder().local_with("clock", open(Isolation::Shared), clock);
-    let kernel = builder.build().await.unwrap();
+    let kernel = kernel_with("clock", clock).await;
     let server = kernel.0.fleet.get("clock").unwrap();
     until("the lists are read", async || !server.lists_may_be_outdated()).await;
-    // So many changes announced in vain lead to a pause of a minute.
+    // After so many changes announced in vain, the kernel pauses for a minute.
     for _ in 0..12 {
         server.refresh_queue().note_read(ListGroup::Tools, Instant::now());
     }
@@ -295,8 +287,7 @@ async fn a_call_of_a_new_tool_does_not_wait_for_the_pause_after_the_last_list() 
         made.lock().push(server.tools());
         server
     };
-    let mut mgp = open(Isolation::Shared);
-    mgp.risk.extend(["later", "last"].map(|tool| (tool.to_owned(), RiskLevel::Safe)));
+    let mgp = open(Isolation::Shared, &["now", "later", "last"]);
     let kernel = Kernel::builder().local_with("clock", mgp, growing).build().await.unwrap();
     let host = TestClient::new(kernel.server()).await;
     let server = kernel.0.fleet.get("clock").unwrap();
@@ -332,10 +323,9 @@ async fn a_call_waits_for_the_tools_of_a_server_that_connected_late() {
         });
         clock().layer(layer)
     };
-    let builder = Kernel::builder().local_with("clock", open(Isolation::Shared), slow);
-    let kernel = builder.build().await.unwrap();
+    let kernel = kernel_with("clock", slow).await;
     let server = kernel.0.fleet.get("clock").unwrap();
-    // This also happens if the first attempt to start the server fails.
+    // The kernel also calls this function if the first attempt to start the server fails.
     server.finish_first_sync();
     let host = TestClient::new(kernel.server()).await;
     until("it is connected", async || server.state() == ServerState::Connected).await;
@@ -352,8 +342,7 @@ async fn a_call_of_a_server_whose_tools_could_not_be_listed_can_be_repeated() {
             if lists_tools { Err(RpcError::internal("loading")) } else { Ok(()) }
         }))
     };
-    let builder = Kernel::builder().local_with("clock", open(Isolation::Shared), loading);
-    let kernel = builder.build().await.unwrap();
+    let kernel = kernel_with("clock", loading).await;
     let host = TestClient::new(kernel.server()).await;
     let refused = host.call("clock.now").await.unwrap_err().to_string();
     assert!(refused.contains("the tools of `clock` could not be listed"), "{refused}");
@@ -368,11 +357,10 @@ async fn the_end_of_a_list_that_a_server_no_longer_offers_is_announced() {
         let prompt = Prompt::new("p", "Asks", || async { "p" });
         if is_first { clock().prompt(prompt) } else { clock() }
     };
-    let builder = Kernel::builder().local_with("clock", open(Isolation::Shared), changing);
-    let kernel = builder.build().await.unwrap();
+    let kernel = kernel_with("clock", changing).await;
     let (host, changes) = counting_host(&kernel, ServerChange::Prompts).await;
     until("a prompt is listed", async || !host.prompts().await.unwrap().is_empty()).await;
-    // Earlier changes may be announced a moment later.
+    // Wait, because earlier changes may be announced a moment later.
     sleep(Duration::from_secs(5)).await;
     let before = changes.load(Ordering::SeqCst);
     kernel.restart_server(&"clock".into()).await;
@@ -384,7 +372,7 @@ async fn the_end_of_a_list_that_a_server_no_longer_offers_is_announced() {
 
 /// Updates the resource in all instances of the server until the subscriber is notified.
 async fn is_notified(world: &World, updates: &AtomicUsize) {
-    // Notifications about the new connection are still in flight.
+    // Wait until the notifications about the new connection have arrived.
     sleep(Duration::from_secs(5)).await;
     let before = updates.load(Ordering::SeqCst);
     until("a notification arrives", async || {
@@ -408,10 +396,10 @@ async fn an_instance_with_a_subscription_starts_again_with_its_server() {
     world.kernel.restart_server(&id).await;
     is_notified(&world, &updates).await;
 
-    // A reload replaces the server.
+    // Replace the server, as a reload of the configuration does.
     let fleet = &world.kernel.0.fleet;
     let config = ServerConfig::clone(&world.server().config());
-    fleet.remove(&id, ShutdownReason::OperatorRequest).await;
+    fleet.remove(&id).await;
     fleet.add(config).unwrap();
     is_notified(&world, &updates).await;
     world.kernel.stop().await;
@@ -424,7 +412,7 @@ async fn an_instance_with_a_subscription_starts_again_only_with_a_permit_of_its_
     is_notified(&world, &updates).await;
     let (fleet, id) = (&world.kernel.0.fleet, "clock".into());
     let config = ServerConfig::clone(&world.server().config());
-    fleet.remove(&id, ShutdownReason::OperatorRequest).await;
+    fleet.remove(&id).await;
     let (starts, resumes) = (world.take_permits().await, world.take_resume_permits().await);
     let made = world.made();
     fleet.add(config.clone()).unwrap();
@@ -436,8 +424,8 @@ async fn an_instance_with_a_subscription_starts_again_only_with_a_permit_of_its_
     drop(resumes);
     is_notified(&world, &updates).await;
 
-    // The instance does not wait for starts of servers either.
-    fleet.remove(&id, ShutdownReason::OperatorRequest).await;
+    // The instance, for its part, does not wait for the permits with which servers start.
+    fleet.remove(&id).await;
     let (starts, made) = (world.take_permits().await, world.made());
     fleet.add(config).unwrap();
     sleep(Duration::from_secs(10)).await;
@@ -449,7 +437,8 @@ async fn an_instance_with_a_subscription_starts_again_only_with_a_permit_of_its_
 #[tokio::test(start_paused = true)]
 async fn an_instance_whose_events_are_subscribed_to_starts_again_with_its_server() {
     let striking = || clock().channel("clock.struck", "An hour is over");
-    let builder = Kernel::builder().local_with("clock", open(Isolation::PerAgent), striking);
+    let builder =
+        Kernel::builder().local_with("clock", open(Isolation::PerAgent, &["now"]), striking);
     let kernel = builder.build().await.unwrap();
     let client = TestClient::new(kernel.server()).await;
     until("the tool is known", async || client.call("now").await.is_ok()).await;
@@ -462,5 +451,95 @@ async fn an_instance_whose_events_are_subscribed_to_starts_again_with_its_server
     assert_eq!(restart().await, Some(1));
     events.unsubscribe().await.unwrap();
     assert_eq!(restart().await, Some(0), "only its next call starts it");
+    kernel.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_wait_for_the_tools_of_a_server_ends_with_its_run() {
+    let silent = || {
+        clock().layer(around(|call, inner: Stack| async move {
+            if call.method().as_str() == ToolsList::METHOD {
+                std::future::pending::<()>().await;
+            }
+            inner.send(call).await
+        }))
+    };
+    let kernel = kernel_with("clock", silent).await;
+    let server = kernel.0.fleet.get("clock").unwrap();
+    until("it is connected", async || server.state() == ServerState::Connected).await;
+    let run = server.client().supervised().current().borrow().as_ref().unwrap().run;
+    let waiting = Arc::clone(&server);
+    let listed = tokio::spawn(async move { waiting.listed().await });
+    sleep(Duration::from_secs(1)).await;
+    assert!(!listed.is_finished());
+    server.client().mark_unhealthy(run, "lost").await;
+    assert!(timeout(Duration::from_secs(5), listed).await.is_ok());
+    kernel.stop().await;
+}
+
+#[cfg(unix)]
+#[tokio::test(start_paused = true)]
+async fn many_calls_of_a_server_that_hangs_do_not_delay_the_start_of_another() {
+    let text = "[[servers]]\nid = 'hung'\ncommand = 'sleep'\nargs = ['600']\n\
+                mgp = { default_policy = 'opt-out' }\n";
+    let builder = Kernel::builder().config(super::config(text));
+    let builder = builder.local_with("clock", open(Isolation::Shared, &["now"]), clock);
+    let kernel = builder.build().await.unwrap();
+    let [hung, clock] = ["hung", "clock"].map(|id| kernel.0.fleet.get(id).unwrap());
+    until("the lists are read", async || !clock.lists_may_be_outdated()).await;
+    until("it starts", async || hung.state() == ServerState::Connecting).await;
+    for server in [&hung, &clock] {
+        server.client().stop(ShutdownReason::IdleTimeout).await;
+    }
+    let cx = context_of_agent("ann");
+    for _ in 0..20 {
+        let (hung, cx) = (Arc::clone(&hung), cx.clone());
+        tokio::spawn(async move { hung.wake_for(&cx, SessionUse::Call).await.map(drop) });
+    }
+    sleep(Duration::from_millis(10)).await;
+    let begun = Instant::now();
+    clock.wake_for(&cx, SessionUse::Call).await.unwrap();
+    assert!(begun.elapsed() < PERMIT_TIMEOUT / 2, "{:?}", begun.elapsed());
+    kernel.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_waits_for_the_start_of_a_replaced_server_can_be_tried_again() {
+    let world = World::new(Isolation::Shared).await;
+    let server = world.server();
+    server.client().stop(ShutdownReason::IdleTimeout).await;
+    let permits = world.take_permits().await;
+    let client = world.client.clone();
+    let call = tokio::spawn(async move { client.call("which").await.map(drop) });
+    sleep(Duration::from_secs(1)).await;
+    server.hold().set_replaced();
+    drop(permits);
+    let refused = call.await.unwrap().unwrap_err();
+    assert_eq!(refused.code(), ErrorCode::SERVER_RESTARTING, "{refused}");
+    world.kernel.stop().await;
+}
+
+/// A shell script of a server that ends when its tools are requested.
+#[cfg(unix)]
+const ENDS: &str = r#"
+read -r line
+id=$(printf %s "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
+printf '{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}}\n' "$id"
+while read -r line; do case "$line" in *tools/list*) exit 3 ;; esac; done
+"#;
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_server_that_ends_when_it_is_asked_for_its_tools_has_not_started() {
+    let text =
+        "[[servers]]\nid = 'ends'\nera = 'legacy'\ncommand = 'sh'\nargs = ['-c', '''SCRIPT''']\n";
+    let config = super::config(&text.replace("SCRIPT", ENDS));
+    let kernel = Kernel::builder().config(config).build().await.unwrap();
+    let server = kernel.0.fleet.get("ends").unwrap();
+    until("it has failed", async || server.state() == ServerState::Restarting).await;
+    for _ in 0..3 {
+        assert_ne!(server.operator_start(None).await, ServerState::Connected);
+        assert_ne!(server.operator_restart(None).await, ServerState::Connected);
+    }
     kernel.stop().await;
 }

@@ -85,6 +85,20 @@ async fn a_permission_of_a_disabled_or_removed_server_can_be_revoked_but_not_app
 }
 
 #[tokio::test]
+async fn a_decision_about_a_server_that_comes_later_is_forced() {
+    let world = World::new().await;
+    let operator = world.operator().await;
+    let mut params = KernelPermissionChangeParams::new("later", vec!["system.info".into()]);
+    let error = operator.request::<KernelPermissionsApprove>(&params).await.unwrap_err();
+    assert!(error.to_string().contains("there is no server `later`"), "{error}");
+    params.force = Some(true);
+    let approved = operator.request::<KernelPermissionsApprove>(&params).await.unwrap();
+    assert_eq!(approved.permissions[0].decision, "approved");
+    let denied = operator.request::<KernelPermissionsDeny>(&params).await.unwrap();
+    assert_eq!(denied.permissions[0].decision, "denied");
+}
+
+#[tokio::test]
 async fn a_decision_with_an_expiry_of_another_name_is_refused() {
     let world = World::new().await;
     let operator = world.operator().await;

@@ -15,6 +15,7 @@ use mgp_types::mgp::{
 };
 
 use super::world::World;
+use crate::route::world::recorded;
 
 #[tokio::test]
 async fn a_server_is_stopped_stays_down_and_is_started_again() {
@@ -38,13 +39,10 @@ async fn a_server_is_stopped_stays_down_and_is_started_again() {
     assert_eq!((server.name.as_deref(), server.version.as_deref()), (Some("clock"), Some("1.2")));
     assert!(server.tokens > 0 && server.tools == 3 && server.mgp_version.is_some(), "{server:?}");
 
-    let log = world.kernel.governance().log().unwrap();
-    log.flush().await.unwrap();
-    let result = AuditQuery::new().server("clock").event_type("dev.cloto.administered");
-    let result = log.query(result).await.unwrap().events;
-    let result = serde_json::to_string(&result).unwrap();
+    let query = AuditQuery::new().server("clock").event_type("dev.cloto.administered");
+    let events = recorded(&world.kernel, query).await;
     for method in ["stop", "start", "restart"] {
-        assert!(result.contains(&format!("mgp/kernel/servers/{method}")), "{result}");
+        assert!(events.contains(&format!("mgp/kernel/servers/{method}")), "{events}");
     }
 }
 

@@ -6,12 +6,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use mgp_client_sdk::Client;
-use mgp_discovery::{GovernanceConfig, Sources};
-use mgp_kernel::{Kernel, KernelError};
+use mgp_discovery::Sources;
+use mgp_kernel::{Kernel, KernelBuilder};
 use mgp_server_sdk::{Server, Tool};
 use mgp_transport::{Connection, duplex};
-use mgp_types::mgp::{DefaultPolicy, RiskLevel};
 use mgp_types::service::{CredentialGrant, Principal, Stack};
+
+use crate::route::world::{open, reopen};
 
 /// The name of the file that configures a kernel.
 const FILE: &str = "mgp.toml";
@@ -28,7 +29,7 @@ impl World {
     pub(crate) async fn new() -> Self {
         let folder = mgp_testkit::temp_dir();
         let has_new_text = Arc::new(AtomicBool::new(false));
-        let kernel = Self::clock(&folder, &has_new_text).await.unwrap();
+        let kernel = clock(&has_new_text).in_folder(folder.path()).await.unwrap();
         let world = Self { folder, kernel, has_new_text };
         world
             .until("its tools are known", |world| world.kernel.index().tools_of("clock").len() == 3)
@@ -41,39 +42,8 @@ impl World {
         let Self { folder, kernel, has_new_text } = self;
         kernel.stop().await;
         drop(kernel);
-        // The state folder stays locked until all tasks of the previous kernel have ended.
-        let mut next = None;
-        mgp_testkit::until("the state folder is free", async || {
-            next = Self::clock(&folder, &has_new_text).await.ok();
-            next.is_some()
-        })
-        .await;
-        Self { folder, kernel: next.unwrap(), has_new_text }
-    }
-
-    /// Starts a kernel with the server `clock`.
-    async fn clock(
-        folder: &mgp_testkit::TempDir,
-        has_new_text: &Arc<AtomicBool>,
-    ) -> Result<Kernel, KernelError> {
-        let new_text = Arc::clone(has_new_text);
-        let clock = move || {
-            let text =
-                if new_text.load(Ordering::Relaxed) { "The time, at last" } else { "The time" };
-            let now = Tool::new("now", text, || async { "noon" });
-            let slow = Tool::new("slow", "Takes a while", || async {
-                tokio::time::sleep(Duration::from_millis(300)).await;
-                "done"
-            });
-            let wipe = Tool::new("wipe", "Wipes the disk", || async { "wiped" });
-            Server::new("clock", "1.2").tool(now).tool(slow).tool(wipe)
-        };
-        let mut mgp = GovernanceConfig::default();
-        mgp.default_policy = DefaultPolicy::OptOut;
-        mgp.risk = [("now", RiskLevel::Safe), ("slow", RiskLevel::Safe)]
-            .map(|(tool, risk)| (tool.to_owned(), risk))
-            .into();
-        Kernel::builder().local_with("clock", mgp, clock).in_folder(folder.path()).await
+        let kernel = reopen(folder.path(), || clock(&has_new_text)).await;
+        Self { folder, kernel, has_new_text }
     }
 
     /// Starts a kernel that is configured by a file.
@@ -126,4 +96,20 @@ impl World {
     pub(crate) async fn until(&self, what: &str, holds: impl Fn(&Self) -> bool) {
         mgp_testkit::until(what, async || holds(self)).await;
     }
+}
+
+/// Returns the builder of a kernel with the server `clock`.
+fn clock(has_new_text: &Arc<AtomicBool>) -> KernelBuilder {
+    let new_text = Arc::clone(has_new_text);
+    let clock = move || {
+        let text = if new_text.load(Ordering::Relaxed) { "The time, at last" } else { "The time" };
+        let now = Tool::new("now", text, || async { "noon" });
+        let slow = Tool::new("slow", "Takes a while", || async {
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            "done"
+        });
+        let wipe = Tool::new("wipe", "Wipes the disk", || async { "wiped" });
+        Server::new("clock", "1.2").tool(now).tool(slow).tool(wipe)
+    };
+    Kernel::builder().local_with("clock", open(&["now", "slow"]), clock)
 }

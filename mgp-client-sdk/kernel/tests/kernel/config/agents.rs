@@ -14,16 +14,17 @@ use mgp_types::service::Principal;
 use tokio::time::timeout;
 
 use super::world::{CALL_TIMEOUT, World, until};
+use crate::route::world::grant;
 
 const OPEN: &str = "[[servers]]\nid = 'a'\n{SERVER}\n[servers.mgp]\ndefault_policy = 'opt-out'\n\
     risk = { look = 'safe' }\n";
 
 #[tokio::test]
 async fn pinned_tools_are_in_the_list_of_that_agent_only() {
-    let world =
-        World::new(&format!("{OPEN}[kernel]\nsurface = 'search'\n[agents.ada]\npinned = ['look']"))
-            .await;
-    world.knows("a").await;
+    let world = World::with_tools(&format!(
+        "{OPEN}[kernel]\nsurface = 'search'\n[agents.ada]\npinned = ['look']"
+    ))
+    .await;
     let mut clients = Vec::new();
     for (agent, expected) in [("ada", true), ("bob", false)] {
         clients.push(world.agent(agent).await);
@@ -38,7 +39,7 @@ async fn pinned_tools_are_in_the_list_of_that_agent_only() {
     params.agent_id = Some("bob".to_owned());
     let tokens = operator.request::<KernelToolsTokens>(&params).await.unwrap();
     assert!(tokens.listed > 0 && tokens.all > 0 && tokens.servers[0].tools == 3, "{tokens:?}");
-    // All figures are counted in the same way.
+    // The kernel counts a server's tokens as the counter here counts the definitions of its tools.
     let (counter, tools) = (TokenCounter::new(), world.kernel.index().tools_of("a"));
     let counts = tools.iter().map(|tool| u64::from(counter.count_definition(tool.definition())));
     assert_eq!(tokens.servers[0].tokens, counts.sum::<u64>());
@@ -48,8 +49,7 @@ async fn pinned_tools_are_in_the_list_of_that_agent_only() {
 #[tokio::test]
 async fn pinned_tools_and_budget_of_an_agent_are_not_those_of_another_tenant() {
     let agent = "[kernel]\nsurface = 'search'\n[agents.ada]\npinned = ['look']\nbudget = 3000";
-    let world = World::new(&format!("{OPEN}{agent}")).await;
-    world.knows("a").await;
+    let world = World::with_tools(&format!("{OPEN}{agent}")).await;
     let local = Principal::local().agent("ada");
     let other = Principal::new("acme", "ann").agent("ada");
     for (principal, is_pinned, budget) in [(local, true, 3000), (other, false, 8000)] {
@@ -68,8 +68,7 @@ async fn limits_of_an_agent_count_all_its_users() {
     let server = "[[servers]]\nid = 'a'\n{SERVER}\nenv = { STEPS = '1 2 3 4 5' }\n[servers.mgp]\n";
     let rules = "default_policy = 'opt-out'\nrisk = { look = 'safe' }\n";
     let limits = "[agents.ada.limits]\ncalls_per_minute = 2\nrunning = 1";
-    let world = World::new(&format!("{server}{rules}{limits}")).await;
-    world.knows("a").await;
+    let world = World::with_tools(&format!("{server}{rules}{limits}")).await;
     let connect = async |subject: &str| {
         let principal = Principal::new(Principal::local().tenant().clone(), subject).agent("ada");
         world.connect(principal, Client::builder("host", "1")).await
@@ -93,8 +92,7 @@ async fn limits_of_an_agent_count_all_its_users() {
 #[tokio::test]
 async fn limits_of_a_server_count_the_calls_of_all_tenants() {
     for limits in ["calls_per_minute = 1", "tool_calls_per_minute = { look = 1 }"] {
-        let world = World::new(&format!("{OPEN}[servers.limits]\n{limits}")).await;
-        world.knows("a").await;
+        let world = World::with_tools(&format!("{OPEN}[servers.limits]\n{limits}")).await;
         world.agent("ada").await.call("look").await.unwrap();
         let other = Principal::new("acme", "ann").agent("ada");
         let other = world.connect(other, Client::builder("host", "1")).await;
@@ -107,8 +105,7 @@ async fn limits_of_a_server_count_the_calls_of_all_tenants() {
 #[tokio::test]
 async fn other_pinned_tools_and_budgets_are_announced_to_agents() {
     let search = |more: &str| format!("{OPEN}[kernel]\nsurface = 'search'\n{more}");
-    let world = World::new(&search("")).await;
-    world.knows("a").await;
+    let world = World::with_tools(&search("")).await;
     let changes = Arc::new(AtomicUsize::new(0));
     let counts = Arc::clone(&changes);
     let builder = Client::builder("host", "1").on_change(move |what| {
@@ -137,11 +134,8 @@ async fn other_pinned_tools_and_budgets_are_announced_to_agents() {
 #[tokio::test]
 async fn an_agent_has_the_access_of_its_groups() {
     let closed = OPEN.replace("opt-out", "opt-in");
-    let world = World::new(&format!("{closed}[agents.ada]\ngroups = ['gardeners']")).await;
-    world.knows("a").await;
-    let operator = Principal::local().operator();
-    let grant = AccessGrantParams::allow("group:gardeners", "a");
-    world.kernel.governance().access().grant(&operator, grant).await.unwrap();
+    let world = World::with_tools(&format!("{closed}[agents.ada]\ngroups = ['gardeners']")).await;
+    grant(&world.kernel, AccessGrantParams::allow("group:gardeners", "a")).await;
     for (agent, expected) in [("ada", true), ("bob", false)] {
         let called = world.agent(agent).await.call("look").await;
         assert_eq!(called.is_ok(), expected, "{agent}: {called:?}");
@@ -151,10 +145,9 @@ async fn an_agent_has_the_access_of_its_groups() {
 
 #[tokio::test]
 async fn only_an_interactive_agent_is_asked_to_confirm() {
-    let world = World::new(&format!(
+    let world = World::with_tools(&format!(
         "{OPEN}permission_policy = 'auto_approve'\n[kernel]\nauto_approve_except = []\n[agents.ada]\ninteractive = true"))
     .await;
-    world.knows("a").await;
     let local = |name: &str| Principal::local().agent(name);
     // `[agents.ada]` configures the local user's agent `ada`, not an agent of another tenant with the same name.
     let other = Principal::new("acme", "ann").agent("ada");

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use mgp_client_sdk::ToolResult as _;
-use mgp_security::{AuditQuery, PermissionChange};
+use mgp_security::PermissionChange;
 use mgp_types::Payload;
 use mgp_types::method::{KernelApprovals, KernelTools};
 use mgp_types::mgp::{
@@ -15,6 +15,7 @@ use mgp_types::service::{Principal, ServerId};
 use tokio::time::timeout;
 
 use super::world::{CALL_TIMEOUT, World, until};
+use crate::route::world::{grant, recorded_calls};
 
 /// Returns a configuration with a server that all callers may use, and with further keys and sections.
 fn open(mgp: &str, more: &str) -> String {
@@ -53,8 +54,7 @@ async fn permissions_follow_the_configured_policy() {
             false,
         ),
     ] {
-        let world = World::new(&open(&format!("{network}{mgp}"), kernel)).await;
-        world.knows("a").await;
+        let world = World::with_tools(&open(&format!("{network}{mgp}"), kernel)).await;
         let server = ServerId::from("a");
         let needed = world.kernel.governance().definitions().assessment(Some(&server), "fetch_url");
         let needed = needed.permissions.clone();
@@ -73,8 +73,7 @@ async fn an_operator_sees_which_denied_permission_makes_a_tool_unusable() {
         ("permission_policy = 'config_only'\npermissions = ['network.outbound']", ""),
         ("permission_policy = 'deny_all'", "network.outbound: deny_all"),
     ] {
-        let world = World::new(&open(&format!("{safe}{mgp}"), "")).await;
-        world.knows("a").await;
+        let world = World::with_tools(&open(&format!("{safe}{mgp}"), "")).await;
         let mut params = KernelToolsParams::new();
         params.agent_id = Some("ada".to_owned());
         let tools = world.operator().await.request::<KernelTools>(&params).await.unwrap().tools;
@@ -90,8 +89,7 @@ async fn an_operator_sees_which_denied_permission_makes_a_tool_unusable() {
 async fn under_deny_all_a_tool_without_a_permission_in_force_is_listed_as_its_calls_end() {
     let hours = Arc::new(AtomicU64::new(0));
     let rules = "risk = { fetch_url = 'safe' }\npermission_policy = 'deny_all'";
-    let world = World::new(&open(rules, "")).await;
-    world.knows("a").await;
+    let world = World::with_tools(&open(rules, "")).await;
     let (governance, by) = (world.kernel.governance(), Principal::local().operator());
     let (start, passed) = (SystemTime::now(), Arc::clone(&hours));
     let clock = move || start + Duration::from_hours(passed.load(Ordering::Relaxed));
@@ -110,7 +108,7 @@ async fn under_deny_all_a_tool_without_a_permission_in_force_is_listed_as_its_ca
     permissions.approve(&by, change()).await.unwrap();
     assert_eq!((reason().await.as_str(), code_of_call(&world, "fetch_url").await), ("", 0));
     permissions.revoke(&by, change()).await.unwrap();
-    assert!(reason().await.contains("took it back"), "{}", reason().await);
+    assert!(reason().await.contains("revoked it"), "{}", reason().await);
     assert_eq!(code_of_call(&world, "fetch_url").await, 1000);
 
     permissions.approve(&by, change().until(start + Duration::from_hours(1))).await.unwrap();
@@ -131,8 +129,7 @@ async fn a_permission_the_file_requires_is_needed_before_the_first_handshake() {
         ("permission_policy = 'deny_all'\npermissions = ['camera']", 0),
         ("permission_policy = 'auto_approve'", 0),
     ] {
-        let world = World::new(&open(&format!("{safe}{mgp}"), "")).await;
-        world.knows("a").await;
+        let world = World::with_tools(&open(&format!("{safe}{mgp}"), "")).await;
         assert_eq!(code_of_call(&world, "look").await, expected, "{mgp}");
         world.end().await;
     }
@@ -158,8 +155,8 @@ async fn risk_confirm_and_validators_apply_to_single_tools() {
     ] {
         let all = "permission_policy = 'auto_approve'\n";
         let world =
-            World::new(&open(&format!("{all}{keys}"), "[kernel]\nauto_approve_except = []")).await;
-        world.knows("a").await;
+            World::with_tools(&open(&format!("{all}{keys}"), "[kernel]\nauto_approve_except = []"))
+                .await;
         let code = code_of_call(&world, tool).await;
         assert_eq!(code == 0, expected, "{keys}: {code}");
         world.end().await;
@@ -171,8 +168,7 @@ async fn risk_confirm_and_validators_apply_to_single_tools() {
     assert_eq!(policy.risk["look"], RiskLevel::Safe);
     world.end().await;
     let keys = "validators = { look = 'sandbox' }\nrisk = { look = 'safe' }";
-    let world = World::new(&open(keys, "")).await;
-    world.knows("a").await;
+    let world = World::with_tools(&open(keys, "")).await;
     let agent = world.agent("ada").await;
     let refused = agent.call("look").arg("word", "rm -rf /").await.unwrap_err();
     assert_eq!(refused.code().0, 1010);
@@ -183,8 +179,7 @@ async fn risk_confirm_and_validators_apply_to_single_tools() {
 #[tokio::test]
 async fn search_finds_a_tool_by_its_risk_of_today() {
     let risk_of = |world: &World| world.kernel.index().get("a", "look").map(|tool| tool.risk());
-    let mut world = World::new(&open("risk = { look = 'safe' }", "")).await;
-    world.knows("a").await;
+    let mut world = World::with_tools(&open("risk = { look = 'safe' }", "")).await;
     assert_eq!(risk_of(&world), Some(RiskLevel::Safe));
     // The kernel may see the change of the file itself before it is asked to read it.
     world.write(&open("risk = { look = 'dangerous' }", ""));
@@ -218,16 +213,14 @@ async fn arguments_that_cannot_be_checked_do_not_reach_a_server() {
         r#"{"url":5,"url":"https://example.com"}"#,
         &padded,
     ];
-    let world = World::new(&open_to_checks("")).await;
-    world.knows("a").await;
+    let world = World::with_tools(&open_to_checks("")).await;
     assert_eq!(call(&world, r#"{"url":"https://example.com"}"#).await, 0);
     for text in wrong {
         let shown = mgp_types::clip(text, 60);
         assert_eq!(call(&world, text).await, 4000, "{shown}");
     }
     world.end().await;
-    let world = World::new(&open_to_checks("check_arguments = false\n")).await;
-    world.knows("a").await;
+    let world = World::with_tools(&open_to_checks("check_arguments = false\n")).await;
     assert_ne!(call(&world, wrong[0]).await, 4000, "the check is left to the server");
     world.end().await;
 }
@@ -236,8 +229,7 @@ async fn arguments_that_cannot_be_checked_do_not_reach_a_server() {
 async fn a_call_that_waits_for_a_person_takes_no_place_of_a_running_call() {
     let rules = "permission_policy = 'auto_approve'\nrisk = { look = 'safe' }\n";
     let limits = "[servers.limits]\nrunning = 1\n[kernel]\napproval_timeout = '1m'";
-    let world = World::new(&open(rules, limits)).await;
-    world.knows("a").await;
+    let world = World::with_tools(&open(rules, limits)).await;
     let (ada, operator) = (world.agent("ada").await, world.operator().await);
     let waiting = tokio::spawn(async move { ada.call("wipe_disk").await });
     let is_open = async || {
@@ -257,16 +249,13 @@ async fn a_call_that_waits_for_a_person_takes_no_place_of_a_running_call() {
 async fn a_call_that_waited_for_its_turn_is_decided_again() {
     let server = "[[servers]]\nid = 'a'\n{SERVER}\nenv = { STEPS = '1 2 3' }\n[servers.mgp]\n";
     let rules = "default_policy = 'opt-out'\nrisk = { look = 'safe' }\n";
-    let world = World::new(&format!("{server}{rules}[servers.limits]\nrunning = 1")).await;
-    world.knows("a").await;
+    let world = World::with_tools(&format!("{server}{rules}[servers.limits]\nrunning = 1")).await;
     let (ada, bob) = (world.agent("ada").await, world.agent("bob").await);
     let first = tokio::spawn(async move { ada.call("look").await });
     tokio::time::sleep(CALL_TIMEOUT / 4).await;
     let second = tokio::spawn(async move { bob.call("look").await });
     tokio::time::sleep(CALL_TIMEOUT / 4).await;
-    let denied = AccessGrantParams::deny("bob", "a");
-    let operator = Principal::local().operator();
-    world.kernel.governance().access().grant(&operator, denied).await.unwrap();
+    grant(&world.kernel, AccessGrantParams::deny("bob", "a")).await;
     assert!(first.await.unwrap().is_ok());
     assert_eq!(second.await.unwrap().unwrap_err().code().0, 1001);
     world.end().await;
@@ -276,8 +265,7 @@ async fn a_call_that_waited_for_its_turn_is_decided_again() {
 async fn a_refused_call_uses_up_no_quota() {
     let rules =
         "permission_policy = 'auto_approve'\nrisk = { look = 'safe', fetch_url = 'safe' }\n";
-    let world = World::new(&open(rules, "[servers.limits]\ncalls_per_day = 2")).await;
-    world.knows("a").await;
+    let world = World::with_tools(&open(rules, "[servers.limits]\ncalls_per_day = 2")).await;
     let ada = world.agent("ada").await;
     for _ in 0..3 {
         let refused = ada.call("fetch_url").arg("url", 5).await.unwrap_err();
@@ -295,16 +283,13 @@ async fn a_refused_call_uses_up_no_quota() {
 async fn the_audit_log_is_kept_as_configured() {
     let kernel =
         "[kernel.audit]\ndir = '{DIR}/elsewhere'\narguments = 'full'\nfsync = 'always'\nkeep = 3";
-    let world = World::new(&open("risk = { look = 'safe' }", kernel)).await;
-    world.knows("a").await;
+    let world = World::with_tools(&open("risk = { look = 'safe' }", kernel)).await;
     let agent = world.agent("ada").await;
     agent.call("look").arg("word", "hello there").await.unwrap();
     let log = world.kernel.governance().log().unwrap();
     assert_eq!(log.location().0, world.folder().join("elsewhere"));
-    log.flush().await.unwrap();
-    let page = log.query(AuditQuery::new().tool("look").event_type("TOOL_EXECUTED")).await.unwrap();
-    let text = serde_json::to_string(&page.events).unwrap();
-    assert!(text.contains("hello there"), "{text}");
+    let events = recorded_calls(&world.kernel, "a").await;
+    assert!(events.contains("hello there"), "{events}");
     world.end().await;
     let world = World::new(&open("risk = { look = 'safe' }", "")).await;
     assert!(world.folder().join("state/audit").exists());

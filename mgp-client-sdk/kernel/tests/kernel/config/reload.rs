@@ -5,6 +5,7 @@ use mgp_types::method::KernelInfo;
 use mgp_types::mgp::{KernelFinding, KernelInfoParams, ServerState};
 
 use super::world::{World, until};
+use crate::route::world::recorded;
 
 const A: &str = "[[servers]]\nid = 'a'\n{SERVER}\n[servers.mgp]\ndefault_policy = 'opt-out'\n\
     risk = { look = 'safe' }\n";
@@ -12,8 +13,7 @@ const B: &str = "[[servers]]\nid = 'b'\n{SERVER}\n";
 
 #[tokio::test]
 async fn a_change_of_the_file_touches_only_what_changed() {
-    let world = World::new(A).await;
-    world.knows("a").await;
+    let world = World::with_tools(A).await;
     let pid = world.server("a").pid.unwrap();
     let agent = world.agent("ada").await;
     assert!(agent.call("look").await.is_ok());
@@ -42,17 +42,15 @@ async fn a_change_of_the_file_touches_only_what_changed() {
     assert_ne!(world.server("a").pid, Some(pid));
     assert!(world.kernel.index().tools_of("b").is_empty(), "its tools are not found");
 
-    let log = world.kernel.governance().log().unwrap();
-    log.flush().await.unwrap();
-    let result = log.query(AuditQuery::new().event_type("dev.cloto.policy_changed")).await.unwrap();
-    assert!(result.events.iter().any(|event| event.actor.id == "configuration"));
+    let query = AuditQuery::new().event_type("dev.cloto.policy_changed");
+    let events = recorded(&world.kernel, query).await;
+    assert!(events.contains(r#""id":"configuration""#), "{events}");
     world.end().await;
 }
 
 #[tokio::test]
 async fn a_manifest_cannot_replace_the_definitions_of_a_server_that_has_listed_its_tools() {
-    let mut world = World::new(A).await;
-    world.knows("a").await;
+    let mut world = World::with_tools(A).await;
     let manifest = serde_json::json!({
         "manifest_version": "0.1.0",
         "server": {"name": "a", "version": "1.0.0"},
@@ -76,8 +74,7 @@ async fn a_manifest_cannot_replace_the_definitions_of_a_server_that_has_listed_i
 
 #[tokio::test]
 async fn a_known_server_is_not_started_before_its_first_call() {
-    let mut world = World::new(A).await;
-    world.knows("a").await;
+    let mut world = World::with_tools(A).await;
     until("the server is connected", || world.server("a").status == ServerState::Connected).await;
     tokio::time::sleep(std::time::Duration::from_millis(200)).await;
 
@@ -102,8 +99,7 @@ async fn a_known_server_is_not_started_before_its_first_call() {
 
 /// Writes a configuration, and checks that it restarts the server `a`.
 async fn restarts_the_server(config: &str) {
-    let world = World::new(A).await;
-    world.knows("a").await;
+    let world = World::with_tools(A).await;
     let agent = world.agent("ada").await;
     let pid = world.server("a").pid.unwrap();
     world.write(config);
@@ -126,8 +122,7 @@ async fn changed_variables_of_all_programs_restart_them() {
 
 #[tokio::test]
 async fn a_changed_file_that_could_not_be_applied_is_a_finding() {
-    let world = World::new(A).await;
-    world.knows("a").await;
+    let world = World::with_tools(A).await;
     let operator = world.operator().await;
     // No change of a policy can be recorded any more.
     world.kernel.governance().log().unwrap().clone().close().await.unwrap();
@@ -156,8 +151,7 @@ async fn a_reload_completes_even_if_the_caller_disconnects() {
     // The script runs for another second after its standard input is closed, so stopping the server is slow.
     let slow =
         A.replace("{SERVER}", "command = 'sh'\nargs = ['-c', 'sh {DIR}/server.sh; sleep 1']");
-    let world = World::new(&slow).await;
-    world.knows("a").await;
+    let world = World::with_tools(&slow).await;
     let pid = world.server("a").pid.unwrap();
     world.write(&slow.replace("sleep 1", "sleep 0"));
     {
@@ -180,8 +174,7 @@ async fn a_reload_completes_even_if_the_caller_disconnects() {
 async fn a_new_server_does_not_wait_for_one_that_drains() {
     let slow =
         A.replace("{SERVER}", "command = 'sh'\nargs = ['-c', 'sh {DIR}/server.sh; sleep 2']");
-    let world = World::new(&slow).await;
-    world.knows("a").await;
+    let world = World::with_tools(&slow).await;
     world.write(&format!("{}{B}", slow.replace("sleep 2", "sleep 0")));
     let (reloaded, ()) = tokio::join!(world.kernel.reload(), async {
         world.knows("b").await;

@@ -133,7 +133,7 @@ async fn no_part_of_an_answer_is_longer_than_the_limits() {
     let block =
         |member: &str| json!({ "content": [{ "type": "text", "text": "a", member: long }] });
     let short = json!([{ "type": "text", "text": "a" }]);
-    let server = serve(json!({
+    let answers = json!({
         "no list": { "content": long },
         "blocks": { "content": vec![short[0].clone(); 30_000] },
         "meta of a block": { "content": [{ "type": "text", "text": "a", "_meta": { "z": long } }] },
@@ -147,25 +147,11 @@ async fn no_part_of_an_answer_is_longer_than_the_limits() {
         "data": { "error": { "code": -32000, "message": "x", "data": { "y": long } } },
         "hints": { "error": { "code": -32000, "message": "x", "data": { "_mgp": { "y": long } } } },
         "member of an error": { "error": { "code": -32000, "message": "x", "unknown": long } },
-    }))
-    .await;
+    });
+    let server = serve(answers.clone()).await;
     let world = world(&server).await;
     let ann = world.agent("ann").await;
-    for q in [
-        "no list",
-        "blocks",
-        "meta of a block",
-        "member of a block",
-        "media type",
-        "kind",
-        "no media type",
-        "meta",
-        "member",
-        "message",
-        "data",
-        "hints",
-        "member of an error",
-    ] {
+    for q in answers.as_object().unwrap().keys() {
         let received = match ann.call("say").arg("q", q).await {
             Ok(result) => serde_json::to_string(&result).unwrap(),
             Err(error) => {
@@ -175,5 +161,23 @@ async fn no_part_of_an_answer_is_longer_than_the_limits() {
         };
         assert!(received.len() < 400_000, "{q}: {}", received.len());
     }
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_result_whose_text_has_all_of_its_cut_structured_content_leaves_nothing_to_read() {
+    let structured = json!({ "rows": vec![json!({ "a": 1 }); 1_000] });
+    let content = json!([{ "type": "text", "text": structured.to_string() }]);
+    let answer = json!({ "long": { "content": content, "structuredContent": structured } });
+    let server = serve(answer).await;
+    let world = world_with(&server, "[servers.results]\nmax_structured = 1000\n").await;
+    let ann = world.agent("ann").await;
+    let result = ann.call("say").arg("q", "long").await.unwrap();
+    assert!(result.structured_content.unwrap().as_str().len() < 1_100);
+    assert_eq!(result.content[0].as_text(), Some(structured.to_string().as_str()));
+    let note = result.content[1].as_text().unwrap();
+    assert!(note.contains("is cut") && !note.contains("handle"), "{note}");
+    let tools = ann.tools().await.unwrap();
+    assert!(!tools.iter().any(|tool| tool.name.contains("read_more")), "{tools:?}");
     world.end().await;
 }

@@ -10,8 +10,7 @@ use super::world::{World, until};
 
 /// Starts a kernel; returns the text in which its server describes how it was started.
 async fn start(config: &str) -> (World, String) {
-    let world = World::new(config).await;
-    world.knows("a").await;
+    let world = World::with_tools(config).await;
     let look = world.kernel.index().get("a", "look").unwrap();
     let text = look.description().unwrap().to_owned();
     (world, text)

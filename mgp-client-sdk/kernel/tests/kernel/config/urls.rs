@@ -94,6 +94,23 @@ async fn a_server_that_others_use_is_not_shut_down() {
 }
 
 #[tokio::test]
+async fn the_event_channels_of_a_removed_server_are_not_listed() {
+    let server = server().channel("model.loaded", "A model was loaded");
+    let world = World::new(&serve(server, "legacy").await).await;
+    world.knows("far").await;
+    let operator = world.operator().await;
+    let are_listed = async || {
+        let channels = operator.events().channels().await.unwrap();
+        channels.iter().any(|channel| channel.server_id.as_deref() == Some("far"))
+    };
+    mgp_testkit::until("its channels are known", async || are_listed().await).await;
+    world.write("");
+    world.kernel.reload().await.unwrap();
+    assert!(!are_listed().await);
+    world.end().await;
+}
+
+#[tokio::test]
 async fn a_header_that_differs_from_its_argument_does_not_pass_the_kernel() {
     const META: &str = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}"#;
     let world = World::new(&serve(server(), "auto").await).await;
@@ -143,7 +160,7 @@ async fn an_answered_call_ends_the_report_of_a_missing_login() {
     let calls = AtomicUsize::new(0);
     let server = script::Server::legacy(move |seen| match seen.method() {
         "tools/list" => Some(list(seen)),
-        // The kernel's own check does not end the report, because this server does not answer it.
+        // The server refuses the ping with which the kernel checks it. So only the answered call can end the report.
         "ping" => Some(script::refused(200, seen, -32601)),
         "tools/call" if calls.fetch_add(1, Ordering::SeqCst) == 0 => Some(script::status(401)),
         _ => None,
@@ -158,6 +175,25 @@ async fn an_answered_call_ends_the_report_of_a_missing_login() {
     let now = world.server("far");
     assert_eq!((now.status, now.error), (ServerState::Connected, None));
     world.end().await;
+}
+
+#[tokio::test]
+async fn a_call_of_an_unlisted_tool_asks_for_the_missing_login() {
+    for refused in ["initialize", "tools/list"] {
+        let server = script::Server::legacy(move |seen| match seen.method() {
+            method if method == refused => Some(script::status(401)),
+            "ping" => Some(script::refused(200, seen, -32601)),
+            _ => None,
+        })
+        .await;
+        let world = World::new(&config(&server.url, "legacy")).await;
+        let ann = world.agent("ann").await;
+        let error = ann.call("far.other").await.unwrap_err();
+        assert_eq!(error.code().0, 1002, "{refused}: {error}");
+        assert!(error.message().contains("mgp servers login far"), "{refused}: {error}");
+        assert!(!error.is_retryable(), "{refused}: {error}");
+        world.end().await;
+    }
 }
 
 #[tokio::test]
@@ -182,7 +218,7 @@ async fn a_check_that_a_proxy_refuses_once_ends_neither_the_session_nor_its_call
         let running = tokio::spawn(async move { ann.call("other").await });
         until("the call runs", || server.count("tools/call") == 1).await;
 
-        // A list of the servers checks them.
+        // A request for the list of servers makes the kernel check whether they answer.
         let operator = world.operator().await;
         let params = KernelServersParams::new();
         let listed = operator.request::<KernelServers>(&params).await.unwrap();

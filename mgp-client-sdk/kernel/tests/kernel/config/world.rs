@@ -1,16 +1,17 @@
 //! The fixture of these tests: kernels configured by a file, their servers, and their clients.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use mgp_client_sdk::{Client, ClientBuilder, EraChoice};
 use mgp_discovery::Sources;
-use mgp_kernel::{Kernel, KernelError};
+use mgp_kernel::{Kernel, KernelBuilder};
 use mgp_testkit::TempDir;
-use mgp_transport::{Connection, duplex};
 use mgp_types::mgp::KernelServer;
 use mgp_types::service::Principal;
+
+use crate::route::world::{host_as, reopen};
 
 /// A shell script of a server whose tools describe how it was started; it writes the client's `initialize` to standard
 /// error.
@@ -59,8 +60,15 @@ impl World {
         fs::create_dir(folder.path().join("below")).unwrap();
         fs::write(folder.path().join("server.sh"), SERVER).unwrap();
         write(folder.path(), config);
-        let kernel = start(folder.path()).await.unwrap();
+        let kernel = builder(folder.path()).in_folder(state(folder.path())).await.unwrap();
         Self { folder, kernel }
+    }
+
+    /// Starts a kernel like [`Self::new`], and waits until it has read the tools of its server `a`.
+    pub(crate) async fn with_tools(config: &str) -> Self {
+        let world = Self::new(config).await;
+        world.knows("a").await;
+        world
     }
 
     /// Writes another configuration.
@@ -71,13 +79,9 @@ impl World {
     /// Stops the kernel, and starts another one with the same state.
     pub(crate) async fn restart(&mut self) {
         self.kernel.stop().await;
+        // Drop the stopped kernel, which holds the lock of its folder.
         self.kernel = Kernel::builder().build().await.unwrap();
-        // The state folder stays locked until all tasks of the previous kernel have ended.
-        mgp_testkit::until("the state folder is free", async || {
-            let started = start(self.folder.path()).await;
-            started.map(|kernel| self.kernel = kernel).is_ok()
-        })
-        .await;
+        self.kernel = reopen(&state(self.folder()), || builder(self.folder())).await;
     }
 
     pub(crate) fn folder(&self) -> &Path {
@@ -108,11 +112,7 @@ impl World {
     }
 
     pub(crate) async fn connect(&self, principal: Principal, builder: ClientBuilder) -> Client {
-        let (here, there) = duplex();
-        let stack = self.kernel.server().into_stack().unwrap();
-        let connection = Connection::new(there.reader, there.writer, stack).principal(principal);
-        tokio::spawn(connection.run());
-        builder.era(EraChoice::Legacy).connect(here.reader, here.writer).await.unwrap()
+        host_as(&self.kernel, principal, builder.era(EraChoice::Legacy)).await
     }
 
     pub(crate) async fn end(self) {
@@ -120,9 +120,13 @@ impl World {
     }
 }
 
-async fn start(folder: &Path) -> Result<Kernel, KernelError> {
-    let sources = Sources::single(folder.join("mgp.toml"));
-    Kernel::builder().sources(sources).in_folder(folder.join("state")).await
+fn builder(folder: &Path) -> KernelBuilder {
+    Kernel::builder().sources(Sources::single(folder.join("mgp.toml")))
+}
+
+/// Returns the path of the kernel's state folder.
+fn state(folder: &Path) -> PathBuf {
+    folder.join("state")
 }
 
 fn write(folder: &Path, config: &str) {

@@ -87,7 +87,7 @@ async fn code_minus_32603_internal_error() {
         let mut peer = Peer::join(&stack(), kind).await;
         let answer = peer.call("boom").await;
         let message = coded(&answer, ErrorCode::INTERNAL_ERROR);
-        assert_eq!(message, "the handler panicked; the server's log says where");
+        assert_eq!(message, "the handler panicked; see the log of the server");
     }
 }
 

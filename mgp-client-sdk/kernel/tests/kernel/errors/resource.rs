@@ -49,7 +49,7 @@ async fn code_3000_rate_limited() {
     // With a limit of zero, a retry never helps.
     let none = Server::new("s", "1").tool(now()).rate(RateLimit::per_minute(0));
     ExpectedError::new(ErrorCode::RATE_LIMITED)
-        .message(["no call may come"])
+        .message(["no call is allowed"])
         .details(details)
         .no_retry()
         .check_all_peers(&none.into_stack().unwrap(), "now")
@@ -196,7 +196,7 @@ async fn code_3003_timeout() {
     held.begun().await;
     ExpectedError::new(ErrorCode::TIMEOUT)
         .message([
-            "no turn came within 1.5s; the call did not run, so call again when less is waiting",
+            "the call waited 1.5s because too many calls run, and did not start; call again when fewer calls run",
         ])
         .started(false)
         .check_all_peers(&stack, "now")

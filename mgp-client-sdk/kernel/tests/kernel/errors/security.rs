@@ -5,7 +5,8 @@ use mgp_security::auth::{
     ApiKeys, AuthLayer, AuthRefused, Authenticated, ResourceMetadata, TokenVerifier,
 };
 use mgp_security::{
-    CheckedCall, Governance, Policies, ServerPolicy, StandardValidators, Validate, Violation,
+    CheckedCall, Governance, GovernanceBuilder, Policies, ServerPolicy, StandardValidators,
+    Validate, Violation,
 };
 use mgp_server_sdk::{Server, Tool};
 use mgp_types::ErrorCode;
@@ -18,11 +19,15 @@ use super::expected_error::ExpectedError;
 use super::http::{Answer, CALL, HEADERS, post};
 use super::peer::{Dialect, PEERS, Peer};
 
-/// Returns a governance that grants access to all callers, but has granted no permissions and can ask no person.
+/// Returns the builder of a governance that grants access to all callers, but has granted no permissions and can ask no
+/// person.
+fn open_builder() -> GovernanceBuilder {
+    let policy = ServerPolicy::default().default_policy(DefaultPolicy::OptOut);
+    Governance::builder().policies(Policies::with_default(policy))
+}
+
 pub(crate) fn open_to_all() -> Governance {
-    let mut policy = ServerPolicy::default();
-    policy.default_policy = DefaultPolicy::OptOut;
-    Governance::builder().policies(Policies::with_default(policy)).build()
+    open_builder().build()
 }
 
 fn tool(name: &'static str) -> Tool {
@@ -209,12 +214,7 @@ async fn code_1010_validation_blocked() {
         .await;
 
     // A custom validator refuses the call.
-    let mut policy = ServerPolicy::default();
-    policy.default_policy = DefaultPolicy::OptOut;
-    let governance = Governance::builder()
-        .policies(Policies::with_default(policy))
-        .validator(Validator::Sandbox, Never)
-        .build();
+    let governance = open_builder().validator(Validator::Sandbox, Never).build();
     let run = tool("run").risk(RiskLevel::Safe).validator(Validator::Sandbox);
     ExpectedError::new(ErrorCode::VALIDATION_BLOCKED)
         .message(["`run` was not run", "leave it out"])
@@ -225,12 +225,7 @@ async fn code_1010_validation_blocked() {
 
 #[tokio::test]
 async fn code_1011_code_safety_violation() {
-    let mut policy = ServerPolicy::default();
-    policy.default_policy = DefaultPolicy::OptOut;
-    let governance = Governance::builder()
-        .policies(Policies::with_default(policy))
-        .standard_validators(&StandardValidators::new())
-        .build();
+    let governance = open_builder().standard_validators(&StandardValidators::new()).build();
     let run = tool("run_python").risk(RiskLevel::Safe).validator(Validator::CodeSafety);
     let stack = governed(&governance, run);
     for kind in PEERS {

@@ -1,10 +1,8 @@
 //! Tests of the codes 4000 to 4199: invalid calls.
 
-use mgp_discovery::GovernanceConfig;
 use mgp_kernel::Kernel;
 use mgp_server_sdk::prelude::*;
-use mgp_testkit::until;
-use mgp_types::mgp::{DefaultPolicy, RiskLevel};
+use mgp_types::mgp::RiskLevel;
 use mgp_types::service::Stack;
 use serde_json::json;
 
@@ -12,6 +10,7 @@ use super::expected_error::ExpectedError;
 use super::gateway;
 use super::peer::{Dialect, PEERS, Peer};
 use super::security::open_to_all;
+use crate::route::world::{build_with_tools, kernel_with, open};
 
 #[derive(Deserialize, JsonSchema)]
 struct Number {
@@ -47,11 +46,8 @@ async fn a_kernel_names_the_arguments_that_do_not_fit() {
             (n * 2).to_string()
         })
     };
-    let mut mgp = GovernanceConfig::default();
-    mgp.default_policy = DefaultPolicy::OptOut;
     let server = move || Server::new("s", "1").tool(double());
-    let kernel = Kernel::builder().local_with("s", mgp, server).build().await.unwrap();
-    until("its tools are known", async || !kernel.index().tools_of("s").is_empty()).await;
+    let kernel = kernel_with("s", open(&[]), 1, server).await;
     ExpectedError::new(ErrorCode::INVALID_TOOL_ARGS)
         .message(["the arguments do not fit the input schema of `double`: `/n`: "])
         .details(["tool", "field", "violations"])
@@ -139,13 +135,10 @@ async fn a_held_tool_is_of_the_server_whose_id_begins_its_name() {
             Server::new("s", "1").tool(now).tool(Tool::new(name, held, || async { "3" }))
         }
     };
-    let mut mgp = GovernanceConfig::default();
-    mgp.default_policy = DefaultPolicy::OptOut;
     // Both definitions are refused, and the server that is looked at first has a tool of the whole name.
-    let builder = Kernel::builder().local_with("one", mgp.clone(), with("two.add"));
-    let kernel = builder.local_with("two", mgp, with("add")).build().await.unwrap();
-    let is_known = |id: &str| !kernel.index().tools_of(id).is_empty();
-    until("both are known", async || is_known("one") && is_known("two")).await;
+    let builder = Kernel::builder().local_with("one", open(&[]), with("two.add"));
+    let builder = builder.local_with("two", open(&[]), with("add"));
+    let kernel = build_with_tools(builder, [("one", 1), ("two", 1)]).await;
     let stack = kernel.server().into_stack().unwrap();
     for kind in PEERS {
         let answer = Peer::join(&stack, kind).await.call("two.add").await;
@@ -157,18 +150,15 @@ async fn a_held_tool_is_of_the_server_whose_id_begins_its_name() {
 async fn code_4003_tool_name_conflict() {
     let clock =
         || Server::new("clock", "1").tool(Tool::new("now", "The time", || async { "noon" }));
-    let mut mgp = GovernanceConfig::default();
-    mgp.default_policy = DefaultPolicy::OptOut;
-    let builder = Kernel::builder().local_with("one", mgp.clone(), clock);
-    let kernel = builder.local_with("two", mgp, clock).build().await.unwrap();
-    let is_known = |id: &str| !kernel.index().tools_of(id).is_empty();
-    until("both are known", async || is_known("one") && is_known("two")).await;
+    let builder = Kernel::builder().local_with("one", open(&[]), clock);
+    let builder = builder.local_with("two", open(&[]), clock);
+    let kernel = build_with_tools(builder, [("one", 1), ("two", 1)]).await;
     let stack = kernel.server().into_stack().unwrap();
     ExpectedError::new(ErrorCode::TOOL_NAME_CONFLICT)
         .message(["`now`", "one.now", "two.now"])
         .check_all_peers(&stack, "now")
         .await;
-    // The tool of the kernel that calls a named tool answers the same.
+    // A call of the tool through `mgp_tools_call` gets the same error.
     let named =
         json!({ "name": "mgp_tools_call", "arguments": { "name": "now", "arguments": {} } });
     for kind in PEERS {

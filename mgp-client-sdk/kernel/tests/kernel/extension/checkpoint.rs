@@ -11,7 +11,7 @@ use mgp_server_sdk::{CheckpointLayer, ResultStream, Resume};
 use mgp_testkit::cutting_proxy;
 use mgp_types::mcp::Era;
 
-use crate::route::world::{build, limit_era, open, wait_for_tools};
+use crate::route::world::{build_with_tools, limit_era, open};
 
 const ROWS: u64 = 1000;
 
@@ -27,7 +27,7 @@ pub(crate) fn server() -> Server {
         Ok::<_, RpcError>(())
     };
     let other = Tool::new("recent", "Does nothing", || async { "none" });
-    // A fixed key, so that checkpoints remain valid after a restart of the server.
+    // Use a fixed key, so that checkpoints remain valid after a restart of the server.
     let checkpoints = CheckpointLayer::new().unwrap().key([7; 32]);
     Server::new("rows", "1")
         .tool(Tool::new("list", "Lists rows", list))
@@ -40,8 +40,7 @@ async fn a_stream_cut_at_sixty_percent_in_front_of_the_kernel_loses_and_doubles_
     for era in [Era::Modern, Era::Legacy] {
         let builder = Kernel::builder()
             .local_with("rows", open(&["list", "recent"]), move || limit_era(server(), era));
-        let kernel = build(builder).await;
-        wait_for_tools(&kernel, "rows", 2).await;
+        let kernel = build_with_tools(builder, [("rows", 2)]).await;
         let bound = kernel.server().http("127.0.0.1:0").no_auth().bind().await.unwrap();
         let cuts = Arc::<AtomicUsize>::default();
         let proxy = cutting_proxy(bound.local_addr(), 160_000, Arc::clone(&cuts)).await;

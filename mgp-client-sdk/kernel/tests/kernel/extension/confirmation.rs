@@ -4,17 +4,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use mgp_client_sdk::{Client, ToolCall, ToolResult as _};
-use mgp_discovery::{Config, GovernanceConfig};
 use mgp_kernel::Kernel;
 use mgp_server_sdk::prelude::*;
 use mgp_types::mcp::Era;
-use mgp_types::mgp::{DefaultPolicy, Extension};
+use mgp_types::mgp::Extension;
 use mgp_types::proposal::{
     ConfirmationRequired, ConfirmationRisk, ConfirmationToken, UserConfirmed,
 };
 use serde_json::json;
 
-use crate::route::world::{PAIRS, build, host, host_of, limit_era, wait_for_tools};
+use crate::route::world::{PAIRS, build_with_tools, config_of, host, host_of, limit_era, open};
 
 #[derive(Deserialize, JsonSchema)]
 struct Repository {
@@ -33,12 +32,9 @@ async fn kernel(below: Era) -> (Kernel, Arc<AtomicUsize>) {
         let delete = delete.confirm_each_call("Delete `{name}`?", &ConfirmationRisk::Destructive);
         limit_era(Server::new("git", "1").tool(delete), below)
     };
-    let mut policy = GovernanceConfig::default();
-    policy.default_policy = DefaultPolicy::OptOut;
     let config = "[kernel]\napproval_timeout = '100ms'\n[agents.ada]\ninteractive = true";
-    let config = Config::parse("mgp.toml", config).unwrap().config;
-    let kernel = build(Kernel::builder().config(config).local_with("git", policy, make)).await;
-    wait_for_tools(&kernel, "git", 1).await;
+    let builder = Kernel::builder().config(config_of(config)).local_with("git", open(&[]), make);
+    let kernel = build_with_tools(builder, [("git", 1)]).await;
     (kernel, ran)
 }
 

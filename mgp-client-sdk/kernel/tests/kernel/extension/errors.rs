@@ -1,7 +1,6 @@
 //! Tests of structured errors (proposal 11) and of the cost of calls (proposal 3).
 
 use mgp_client_sdk::{Error, ToolResult as _};
-use mgp_discovery::Config;
 use mgp_kernel::Kernel;
 use mgp_server_sdk::StructuredErrors;
 use mgp_server_sdk::prelude::*;
@@ -12,7 +11,7 @@ use mgp_types::proposal::{
     ActualCost, CostCategory, CostHints, ErrorKind, LatencyClass, StructuredError, ToolCost,
 };
 
-use crate::route::world::{PAIRS, build, host, host_of, limit_era, open, wait_for_tools};
+use crate::route::world::{PAIRS, build_with_tools, config_of, host, host_of, limit_era, open};
 
 fn shop(below: Era) -> Server {
     let busy = Tool::new("busy", "Is busy", || async {
@@ -34,12 +33,10 @@ fn shop(below: Era) -> Server {
 }
 
 async fn kernel(below: Era, config: &str) -> Kernel {
-    let config = Config::parse("mgp.toml", config).unwrap().config;
+    let config = config_of(config);
     let policy = open(&["busy", "fail", "export"]);
     let builder = Kernel::builder().config(config).local_with("shop", policy, move || shop(below));
-    let kernel = build(builder).await;
-    wait_for_tools(&kernel, "shop", 3).await;
-    kernel
+    build_with_tools(builder, [("shop", 3)]).await
 }
 
 #[tokio::test]

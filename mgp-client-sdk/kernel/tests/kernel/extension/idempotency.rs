@@ -7,10 +7,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use mgp_client_sdk::{Client, TestClient, ToolCall, ToolResult};
-use mgp_discovery::Config;
 use mgp_kernel::Kernel;
 use mgp_lifecycle::Idempotency;
-use mgp_security::{Approver, AuditQuery, Decision, Governance, Policies, Question, ServerPolicy};
+use mgp_security::{Approver, Decision, Governance, Policies, Question, ServerPolicy};
 use mgp_server_sdk::prelude::*;
 use mgp_testkit::temp_dir;
 use mgp_types::mcp::{Era, TaskSupport};
@@ -19,7 +18,10 @@ use mgp_types::proposal::{IdempotencyKey, OriginalTimestamp, WasReplay};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
-use crate::route::world::{PAIRS, build, host, host_of, limit_era, open, until, wait_for_tools};
+use crate::route::world::{
+    PAIRS, build_with_tools, config_of, host, host_of, kernel_with, limit_era, open,
+    recorded_calls, until, wait_for_tools,
+};
 
 /// A server for the tests in `matrix.rs`: its tool `list` runs once per idempotency key.
 pub(crate) fn server() -> Server {
@@ -73,9 +75,7 @@ struct Order {
 }
 
 async fn kernel_of(server: impl Fn() -> Server + Send + Sync + 'static) -> Kernel {
-    let kernel = build(Kernel::builder().local_with("shop", open(&["pay"]), server)).await;
-    wait_for_tools(&kernel, "shop", 1).await;
-    kernel
+    kernel_with("shop", open(&["pay"]), 1, server).await
 }
 
 async fn payer(kernel: &Kernel, agent: &str, era: Era) -> Client {
@@ -186,14 +186,10 @@ async fn a_replay_after_a_restart_is_decided_and_recorded_like_a_call() {
     let client = payer(&kernel, "ada", Era::Modern).await;
     assert!(was_replay(&pay(&client, "k", "ann").await.unwrap()));
     assert_eq!(runs.count(), 1);
-    let log = kernel.governance().log().unwrap();
-    let replays = || async {
-        log.flush().await.unwrap();
-        let query = AuditQuery::new().server("shop").event_type("TOOL_EXECUTED");
-        let events = serde_json::to_string(&log.query(query).await.unwrap().events).unwrap();
-        events.matches("replay_of").count()
-    };
-    until("the replay is recorded", || async { replays().await == 1 }).await;
+    until("the replay is recorded", || async {
+        recorded_calls(&kernel, "shop").await.matches("replay_of").count() == 1
+    })
+    .await;
     kernel.governance().policies().set("shop", ServerPolicy::default());
     let refused = pay(&client, "k", "ann").await.unwrap_err();
     assert!(refused.to_string().contains("access"), "{refused}");
@@ -233,10 +229,10 @@ async fn a_malformed_key_is_refused_before_an_operator_is_asked() {
     let behind = runs.clone();
     let mut policy = open(&[]);
     policy.risk.insert("pay".to_owned(), RiskLevel::Dangerous);
-    let config = Config::parse("mgp.toml", "[kernel]\napproval_timeout = '100ms'").unwrap().config;
+    let config = config_of("[kernel]\napproval_timeout = '100ms'");
     let builder = Kernel::builder().config(config);
-    let kernel = build(builder.local_with("shop", policy, move || behind.server())).await;
-    wait_for_tools(&kernel, "shop", 1).await;
+    let builder = builder.local_with("shop", policy, move || behind.server());
+    let kernel = build_with_tools(builder, [("shop", 1)]).await;
     for era in [Era::Legacy, Era::Modern] {
         let client = payer(&kernel, "ada", era).await;
         let unanswered = pay(&client, "k", "ann").await.unwrap_err();
@@ -254,10 +250,10 @@ async fn a_malformed_key_is_refused_before_an_operator_is_asked() {
 async fn a_key_of_other_arguments_is_refused_before_an_operator_is_asked() {
     let runs = Runs::new();
     let behind = runs.clone();
-    let config = Config::parse("mgp.toml", "[kernel]\napproval_timeout = '100ms'").unwrap().config;
+    let config = config_of("[kernel]\napproval_timeout = '100ms'");
     let builder = Kernel::builder().config(config);
-    let kernel = build(builder.local_with("shop", open(&["pay"]), move || behind.server())).await;
-    wait_for_tools(&kernel, "shop", 1).await;
+    let builder = builder.local_with("shop", open(&["pay"]), move || behind.server());
+    let kernel = build_with_tools(builder, [("shop", 1)]).await;
     let client = payer(&kernel, "ada", Era::Modern).await;
     pay(&client, "k", "ann").await.unwrap();
     let mut policy = ServerPolicy::default().default_policy(DefaultPolicy::OptOut);

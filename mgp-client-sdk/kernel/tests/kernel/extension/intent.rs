@@ -1,9 +1,7 @@
 //! Tests of the stated purpose of calls, and of suggestions of better tools (proposal 2).
 
 use mgp_client_sdk::{Client, ToolResult};
-use mgp_discovery::Config;
 use mgp_kernel::Kernel;
-use mgp_security::AuditQuery;
 use mgp_server_sdk::FromCaller;
 use mgp_server_sdk::prelude::*;
 use mgp_testkit::temp_dir;
@@ -11,7 +9,10 @@ use mgp_types::mcp::Era;
 use mgp_types::mgp::Extension;
 use mgp_types::proposal::{Intent, Suggestion};
 
-use crate::route::world::{PAIRS, build, host, host_of, limit_era, open, until, wait_for_tools};
+use crate::route::world::{
+    PAIRS, build_with_tools, config_of, host, host_of, limit_era, open, recorded_calls, until,
+    wait_for_tools,
+};
 
 /// A server whose tool `list` returns the stated intent, and suggests the tool that `better` names.
 pub(crate) fn server(better: &'static str) -> Server {
@@ -30,12 +31,12 @@ pub(crate) fn server(better: &'static str) -> Server {
 }
 
 async fn kernel(config: &str, server: impl Fn() -> Server + Send + Sync + 'static) -> Kernel {
-    let builder = Kernel::builder()
-        .config(Config::parse("mgp.toml", config).unwrap().config)
-        .local_with("issues", open(&["list", "recent"]), server);
-    let kernel = build(builder).await;
-    wait_for_tools(&kernel, "issues", 2).await;
-    kernel
+    let builder = Kernel::builder().config(config_of(config)).local_with(
+        "issues",
+        open(&["list", "recent"]),
+        server,
+    );
+    build_with_tools(builder, [("issues", 2)]).await
 }
 
 fn with_intent(client: &Client) -> mgp_client_sdk::ToolCall {
@@ -70,20 +71,17 @@ async fn a_suggestion_of_a_tool_that_the_caller_does_not_see_is_removed() {
 async fn the_audit_log_has_the_intent_unless_the_configuration_leaves_it_out() {
     for (config, expected) in [("", true), ("[kernel.audit]\nintent = false", false)] {
         let folder = temp_dir();
-        let builder = Kernel::builder()
-            .config(Config::parse("mgp.toml", config).unwrap().config)
-            .local_with("issues", open(&["list", "recent"]), || server("recent"));
+        let builder = Kernel::builder().config(config_of(config)).local_with(
+            "issues",
+            open(&["list", "recent"]),
+            || server("recent"),
+        );
         let kernel = builder.in_folder(folder.path()).await.unwrap();
         wait_for_tools(&kernel, "issues", 2).await;
         let client =
             host(&kernel, "ada", host_of(Era::Modern).extension(Extension::IntentHints)).await;
         with_intent(&client).await.unwrap();
-        let log = kernel.governance().log().unwrap();
-        let recorded = || async {
-            log.flush().await.unwrap();
-            let query = AuditQuery::new().server("issues").event_type("TOOL_EXECUTED");
-            serde_json::to_string(&log.query(query).await.unwrap().events).unwrap()
-        };
+        let recorded = || recorded_calls(&kernel, "issues");
         until("the call is recorded", || async { recorded().await != "[]" }).await;
         let events = recorded().await;
         assert_eq!(events.contains(r#""intent":"the last incident""#), expected, "{events}");

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use mgp_client_sdk::{Client, ServerChange, TestClient, ToolResult};
 use mgp_contract::{LockFile, LockedServer};
-use mgp_discovery::{Config, read_manifest};
+use mgp_discovery::read_manifest;
 use mgp_kernel::Kernel;
 use mgp_server_sdk::prelude::*;
 use mgp_server_sdk::{Manifest, Tools};
@@ -17,7 +17,9 @@ use mgp_types::proposal::ServiceManifest;
 use mgp_types::sync::Mutex;
 use tokio::time::Instant;
 
-use crate::route::world::{PAIRS, build, host, host_of, limit_era, open, until, wait_for_tools};
+use crate::route::world::{
+    PAIRS, build, build_with_tools, config_of, host, host_of, kernel_with, limit_era, open, until,
+};
 
 pub(crate) fn server() -> Server {
     let list = Tool::new("list", "Lists issues", || async { "3 issues" });
@@ -88,9 +90,7 @@ async fn a_kernel_describes_all_tools_that_its_caller_may_use_in_each_pair_of_er
         let builder = Kernel::builder()
             .local_with("issues", open(&["list", "recent"]), move || limit_era(server(), below))
             .local("hidden", server);
-        let kernel = build(builder).await;
-        wait_for_tools(&kernel, "issues", 2).await;
-        wait_for_tools(&kernel, "hidden", 2).await;
+        let kernel = build_with_tools(builder, [("issues", 2), ("hidden", 2)]).await;
         let client = host(&kernel, "ada", speaking(above)).await;
         let manifest = manifest_of(&client).await;
         check(&manifest);
@@ -110,14 +110,12 @@ async fn a_tool_added_at_run_time_is_in_manifest_and_index_within_a_second() {
     for era in [Era::Legacy, Era::Modern] {
         let handle = Arc::new(Mutex::new(None::<Tools>));
         let kept = Arc::clone(&handle);
-        let builder =
-            Kernel::builder().local_with("issues", open(&["list", "recent", "late"]), move || {
-                let server = limit_era(server(), era);
-                *kept.lock() = Some(server.tools());
-                server
-            });
-        let kernel = build(builder).await;
-        wait_for_tools(&kernel, "issues", 2).await;
+        let kernel = kernel_with("issues", open(&["list", "recent", "late"]), 2, move || {
+            let server = limit_era(server(), era);
+            *kept.lock() = Some(server.tools());
+            server
+        })
+        .await;
         let changes = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&changes);
         let builder = speaking(era).on_change(move |change| {
@@ -154,7 +152,7 @@ async fn tools_of_a_manifest_file_are_listed_and_found_before_their_server_is_st
         config += &server;
         config += "\nmgp = { default_policy = 'opt-out' }\n";
     }
-    let config = Config::parse("mgp.toml", &config).unwrap().config;
+    let config = config_of(&config);
     assert_eq!(config.servers.len(), 5);
     let kernel = build(Kernel::builder().config(config)).await;
     let total = kernel.servers().iter().map(|server| server.id.clone()).collect::<Vec<_>>();
@@ -190,7 +188,7 @@ async fn tools_of_a_manifest_file_are_reviewed_and_dangerous_at_every_start() {
         format!("id = 'files'\ncommand = '/nowhere/files'\nmanifest = '{}'", file.display());
     let text = format!("[[servers]]\n{server}\nmgp = {{ default_policy = 'opt-out' }}\n");
     for _ in 0..2 {
-        let config = Config::parse("mgp.toml", &text).unwrap().config;
+        let config = config_of(&text);
         let state = folder.path().join("state");
         let kernel = Kernel::builder().config(config).in_folder(&state).await.unwrap();
         let tools = kernel.index().tools_of("files");
@@ -223,7 +221,7 @@ async fn tools_of_a_manifest_file_that_are_not_in_the_lock_file_are_not_found() 
     for server in ["files", "other"] {
         let locked = LockedServer { tools: vec![read.clone()], ..LockedServer::default() };
         let lock = LockFile::new([(server.to_owned(), locked)].into());
-        let config = Config::parse("mgp.toml", &text).unwrap().config;
+        let config = config_of(&text);
         let kernel = build(Kernel::builder().config(config).locked(lock)).await;
         assert!(kernel.index().tools_of("files").is_empty(), "{server}");
         kernel.stop().await;

@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use mgp_client_sdk::{Client, ToolCall};
-use mgp_discovery::Config;
 use mgp_kernel::Kernel;
 use mgp_server_sdk::prelude::*;
 use mgp_server_sdk::{HumanInTheLoop, ServerExtension, StructuredErrors};
@@ -19,7 +18,7 @@ use mgp_types::sync::Mutex;
 use tower_layer::layer_fn;
 
 use super::{checkpoint, idempotency, intent, manifest, media, provenance, session_state};
-use crate::route::world::{build, host, host_of, limit_era, open, wait_for_tools};
+use crate::route::world::{build_with_tools, config_of, host, host_of, limit_era, open};
 
 /// An extension, with a server and a call that use it.
 struct Row {
@@ -159,9 +158,10 @@ async fn seen(row: &Row, era: Era, offers: Offers) -> Seen {
     let config = format!(
         "[agents.ada]\ninteractive = true\n[kernel]\nsurface = 'direct'\napproval_timeout = '50ms'\n{only}"
     );
-    let builder = Kernel::builder()
-        .config(Config::parse("mgp.toml", &config).unwrap().config)
-        .local_with("issues", open(&["list", "recent"]), move || {
+    let builder = Kernel::builder().config(config_of(&config)).local_with(
+        "issues",
+        open(&["list", "recent"]),
+        move || {
             let record = Arc::clone(&record);
             let server = limit_era(server(), era).around(layer_fn(move |inner: Stack| {
                 let record = Arc::clone(&record);
@@ -180,9 +180,9 @@ async fn seen(row: &Row, era: Era, offers: Offers) -> Seen {
                     mgp.extensions = mgp.extensions.without(extension);
                 }
             })
-        });
-    let kernel = build(builder).await;
-    wait_for_tools(&kernel, "issues", 2).await;
+        },
+    );
+    let kernel = build_with_tools(builder, [("issues", 2)]).await;
     let builder = match offers.client {
         Some(true) => host_of(era).extension(row.extension),
         Some(false) => host_of(era),

@@ -12,7 +12,7 @@ use mgp_types::mcp::Era;
 use mgp_types::mgp::{DiscoverToolsFilter, DiscoverToolsParams, Extension};
 use mgp_types::proposal::MediaSignature;
 
-use crate::route::world::{PAIRS, build, host, host_of, limit_era, open, wait_for_tools};
+use crate::route::world::{PAIRS, build_with_tools, host, host_of, kernel_with, limit_era, open};
 
 fn media(input: &str, output: &str, max: u64) -> MediaSignature {
     let mut media = MediaSignature::new();
@@ -84,8 +84,7 @@ async fn a_kernel_lists_media_types_and_refuses_long_input_before_the_server_in_
             open(&["list", "recent"]),
             move || limit_era(counting(&counted), below),
         );
-        let kernel = build(builder).await;
-        wait_for_tools(&kernel, "eyes", 2).await;
+        let kernel = build_with_tools(builder, [("eyes", 2)]).await;
         let builder = host_of(above).extension(Extension::MultimodalSignatures);
         let client = host(&kernel, "ada", builder).await;
         let expected = Some(media("image/png", "application/x-caption", 1_000));
@@ -100,9 +99,7 @@ async fn a_kernel_lists_media_types_and_refuses_long_input_before_the_server_in_
 
 #[tokio::test]
 async fn a_search_finds_tools_by_the_media_types_that_they_declare() {
-    let builder = Kernel::builder().local_with("eyes", open(&["list", "recent"]), server);
-    let kernel = build(builder).await;
-    wait_for_tools(&kernel, "eyes", 2).await;
+    let kernel = kernel_with("eyes", open(&["list", "recent"]), 2, server).await;
     let client = host(&kernel, "ada", host_of(Era::Modern)).await;
     let found = async |input: &[&str], output: &[&str]| {
         let mut filter = DiscoverToolsFilter::new();

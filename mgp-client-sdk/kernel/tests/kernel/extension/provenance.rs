@@ -2,14 +2,15 @@
 
 use mgp_client_sdk::ToolResult;
 use mgp_kernel::Kernel;
-use mgp_security::AuditQuery;
 use mgp_server_sdk::prelude::*;
 use mgp_testkit::temp_dir;
 use mgp_types::mcp::{CallToolResult, Era};
 use mgp_types::mgp::Extension;
 use mgp_types::proposal::{Confidence, Provenance, ProvenanceHops, SourceLocation, Sources};
 
-use crate::route::world::{PAIRS, build, host, host_of, limit_era, open, until, wait_for_tools};
+use crate::route::world::{
+    PAIRS, host, host_of, kernel_with, limit_era, open, recorded_calls, until, wait_for_tools,
+};
 
 fn claim() -> Provenance {
     let mut claim = Provenance::new("invoice_v2.pdf");
@@ -37,10 +38,9 @@ fn sources(result: &CallToolResult) -> Vec<Provenance> {
 #[tokio::test]
 async fn a_kernel_adds_its_hop_and_changes_no_claim_in_each_pair_of_eras() {
     for (above, below) in PAIRS {
-        let builder = Kernel::builder()
-            .local_with("books", open(&["list", "recent"]), move || limit_era(server(), below));
-        let kernel = build(builder).await;
-        wait_for_tools(&kernel, "books", 2).await;
+        let kernel =
+            kernel_with("books", open(&["list", "recent"]), 2, move || limit_era(server(), below))
+                .await;
         let builder = host_of(above).extension(Extension::Provenance);
         let client = host(&kernel, "ada", builder).await;
         let result = client.call("list").trace("t-1").await.unwrap();
@@ -65,12 +65,7 @@ async fn the_sources_of_a_result_are_in_the_audit_log() {
     // The operator sees where a result came from, even if the caller did not negotiate the extension.
     let client = host(&kernel, "ada", host_of(Era::Modern)).await;
     client.call("list").await.unwrap();
-    let log = kernel.governance().log().unwrap();
-    let events = || async {
-        log.flush().await.unwrap();
-        let query = AuditQuery::new().server("books").event_type("TOOL_EXECUTED");
-        serde_json::to_string(&log.query(query).await.unwrap().events).unwrap()
-    };
+    let events = || recorded_calls(&kernel, "books");
     until("the call is recorded", || async { events().await != "[]" }).await;
     let text = events().await;
     let expected =

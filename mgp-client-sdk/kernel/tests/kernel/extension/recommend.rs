@@ -3,7 +3,6 @@
 use std::path::Path;
 
 use mgp_client_sdk::{Client, ToolResult};
-use mgp_discovery::Config;
 use mgp_kernel::Kernel;
 use mgp_testkit::temp_dir;
 use mgp_types::mcp::Era;
@@ -16,7 +15,7 @@ use serde_json::json;
 
 use super::intent;
 use crate::route::world;
-use crate::route::world::{build, host, host_as, host_of, open, wait_for_tools};
+use crate::route::world::{build, build_with_tools, config_of, host, host_as, host_of, open};
 
 const REGISTRY: &str = r#"{"servers": [
     {"server": {"name": "io.example/figma", "title": "Figma", "description": "Design mockups and prototypes",
@@ -30,12 +29,12 @@ async fn kernel(folder: &Path) -> Kernel {
     let file = folder.join("registry.json");
     std::fs::write(&file, REGISTRY).unwrap();
     let config = format!("[kernel.registry]\nfile = '{}'", file.display());
-    let builder = Kernel::builder()
-        .config(Config::parse("mgp.toml", &config).unwrap().config)
-        .local_with("issues", open(&["list", "recent"]), || intent::server("recent"));
-    let kernel = build(builder).await;
-    wait_for_tools(&kernel, "issues", 2).await;
-    kernel
+    let builder = Kernel::builder().config(config_of(&config)).local_with(
+        "issues",
+        open(&["list", "recent"]),
+        || intent::server("recent"),
+    );
+    build_with_tools(builder, [("issues", 2)]).await
 }
 
 fn speaking(era: Era) -> mgp_client_sdk::ClientBuilder {

@@ -3,20 +3,18 @@
 use std::time::Duration;
 
 use mgp_client_sdk::{Client, ToolResult};
-use mgp_discovery::Config;
 use mgp_kernel::{Kernel, KernelBuilder};
 use mgp_server_sdk::prelude::*;
 use mgp_server_sdk::{DataReferences, FromCaller};
 use mgp_types::mcp::Era;
-use mgp_types::mgp::{
-    AccessGrantParams, AccessPermission, EntryType, Extension, Permission, TrustLevel,
-};
+use mgp_types::mgp::{AccessGrantParams, Extension, Permission, TrustLevel};
 use mgp_types::proposal::DataReference;
-use mgp_types::service::Principal;
 use mgp_types::{ErrorCode, Sha256Hash};
 use serde_json::json;
 
-use crate::route::world::{PAIRS, build, host, host_of, limit_era, open, until};
+use crate::route::world::{
+    PAIRS, build_with_tools, config_of, grant, host, host_of, limit_era, open,
+};
 
 const ENABLED: &str = "[kernel.references]\nenabled = true";
 
@@ -92,26 +90,29 @@ fn long_text() -> String {
     (0..20_000).flat_map(|row| ["row ".to_owned(), row.to_string(), "\n".to_owned()]).collect()
 }
 
+/// Returns the builder of a kernel with the server `plain`, open to all agents.
 fn builder(config: &str) -> KernelBuilder {
-    Kernel::builder().config(Config::parse("mgp.toml", config).unwrap().config)
+    let builder = Kernel::builder().config(config_of(config));
+    builder.local_with("plain", open(&["measure", "long"]), plain)
 }
 
-async fn kernel(builder: KernelBuilder) -> Kernel {
-    let kernel = build(builder).await;
-    for server in ["exporter", "importer", "plain"] {
-        let known = || async { !kernel.index().tools_of(server).is_empty() };
-        until("its tools are known", known).await;
-    }
-    kernel
+/// Starts a kernel with the three servers, open to all agents.
+async fn kernel(config: &str) -> Kernel {
+    kernel_in(config, Era::Modern).await
 }
 
-/// A kernel with the three servers, open to all agents.
-async fn all_open() -> Kernel {
-    let builder = builder(ENABLED)
-        .local_with("exporter", open(&["list", "broken"]), exporter)
-        .local_with("importer", open(&["import_from_ref"]), importer)
-        .local_with("plain", open(&["measure", "long"]), plain);
-    kernel(builder).await
+/// Starts a kernel with the three servers; `era` is that of the two with references.
+async fn kernel_in(config: &str, era: Era) -> Kernel {
+    let exports = open(&["list", "broken"]);
+    let builder = builder(config)
+        .local_with("exporter", exports, move || limit_era(exporter(), era))
+        .local_with("importer", open(&["import_from_ref"]), move || limit_era(importer(), era));
+    build_with_tools(builder, [("exporter", 2), ("importer", 1), ("plain", 2)]).await
+}
+
+/// Returns an argument that names data by the id of their reference.
+fn data(ref_id: &str) -> serde_json::Value {
+    json!({ "data_reference": { "ref_id": ref_id } })
 }
 
 async fn connect(kernel: &Kernel, agent: &str) -> Client {
@@ -133,13 +134,7 @@ async fn import(client: &Client, reference: &DataReference) -> serde_json::Value
 #[tokio::test]
 async fn a_reference_of_one_server_is_imported_by_another_in_each_pair_of_eras() {
     for (above, below) in PAIRS {
-        let builder = builder(ENABLED)
-            .local_with("exporter", open(&["list"]), move || limit_era(exporter(), below))
-            .local_with("importer", open(&["import_from_ref"]), move || {
-                limit_era(importer(), below)
-            })
-            .local_with("plain", open(&["measure"]), plain);
-        let kernel = kernel(builder).await;
+        let kernel = kernel_in(ENABLED, below).await;
         let host_builder = host_of(above).extension(Extension::DataReferences);
         let client = host(&kernel, "ada", host_builder).await;
         let result = client.call("list").await.unwrap();
@@ -157,45 +152,39 @@ async fn a_reference_of_one_server_is_imported_by_another_in_each_pair_of_eras()
 
 #[tokio::test]
 async fn a_foreign_agent_and_one_without_a_grant_on_the_origin_are_refused() {
-    let kernel = all_open().await;
+    let kernel = kernel(ENABLED).await;
     let (ada, bob) = (connect(&kernel, "ada").await, connect(&kernel, "bob").await);
     let reference = export(&ada).await;
     let refused = bob.call("import_from_ref").with(&reference).await.unwrap_err();
     assert_eq!(refused.code(), ErrorCode::INVALID_PARAMS, "{refused}");
     assert!(refused.to_string().contains("another agent"), "{refused}");
 
-    let mut deny =
-        AccessGrantParams::new(EntryType::ServerGrant, "ada", "exporter", AccessPermission::Deny);
-    deny.justification = Some("moved".to_owned());
-    let operator = Principal::local().operator();
-    kernel.governance().access().grant(&operator, deny).await.unwrap();
+    grant(&kernel, AccessGrantParams::deny("ada", "exporter")).await;
     let refused = ada.call("import_from_ref").with(&reference).await.unwrap_err();
     assert_eq!(refused.code(), ErrorCode::INVALID_PARAMS, "{refused}");
 }
 
 #[tokio::test]
 async fn a_wrong_checksum_fails_the_import_and_an_inline_argument() {
-    let kernel = all_open().await;
+    let kernel = kernel(ENABLED).await;
     let client = connect(&kernel, "ada").await;
     let result = client.call("broken").await.unwrap();
     let reference = result.member::<DataReference>().unwrap().unwrap();
     let imported = import(&client, &reference).await;
     assert_eq!(imported["status"], "failed", "{imported}");
     assert!(imported["error"].as_str().unwrap().contains("checksum"), "{imported}");
-    let argument = json!({ "data_reference": { "ref_id": reference.ref_id } });
-    let refused = client.call("measure").arg("text", argument).await.unwrap_err();
+    let by_reference = client.call("measure").arg("text", data(&reference.ref_id));
+    let refused = by_reference.await.unwrap_err();
     assert!(refused.to_string().contains("checksum"), "{refused}");
 }
 
 #[tokio::test]
 async fn a_plain_server_gets_the_data_as_an_argument_and_its_long_result_is_a_reference() {
-    let kernel = all_open().await;
+    let kernel = kernel(ENABLED).await;
     let client = connect(&kernel, "ada").await;
-    let argument =
-        |reference: &DataReference| json!({ "data_reference": { "ref_id": reference.ref_id } });
     let measured = |text: &str| format!("{} {}", text.len(), Sha256Hash::digest(text.as_bytes()));
     let csv = export(&client).await;
-    let result = client.call("measure").arg("text", argument(&csv)).await.unwrap();
+    let result = client.call("measure").arg("text", data(&csv.ref_id)).await.unwrap();
     assert_eq!(result.to_text(), measured(CSV));
 
     let long = client.call("long").await.unwrap();
@@ -203,7 +192,7 @@ async fn a_plain_server_gets_the_data_as_an_argument_and_its_long_result_is_a_re
     let whole = long_text();
     assert!(long.to_text().len() < whole.len());
     assert!(long.to_text().contains(&reference.ref_id), "the model sees the id");
-    let result = client.call("measure").arg("text", argument(&reference)).await.unwrap();
+    let result = client.call("measure").arg("text", data(&reference.ref_id)).await.unwrap();
     assert_eq!(result.to_text(), measured(&whole));
     assert_eq!(import(&client, &reference).await["bytes"], whole.len());
 
@@ -212,21 +201,16 @@ async fn a_plain_server_gets_the_data_as_an_argument_and_its_long_result_is_a_re
     let plain = host(&kernel, "ada", host_of(Era::Modern)).await;
     assert_eq!(plain.call("long").await.unwrap().meta, None);
     assert_eq!(plain.call("list").await.unwrap().meta, None);
-    let outcome = plain.call("measure").arg("text", argument(&csv)).await;
+    let outcome = plain.call("measure").arg("text", data(&csv.ref_id)).await;
     assert!(outcome.is_err() || outcome.unwrap().is_error == Some(true));
 }
 
 #[tokio::test]
 async fn data_reach_an_argument_although_the_url_for_servers_leads_elsewhere() {
-    let builder = builder(&format!("{ENABLED}\nurl = 'http://kernel.invalid:7070'"))
-        .local_with("exporter", open(&["list"]), exporter)
-        .local_with("importer", open(&["import_from_ref"]), importer)
-        .local_with("plain", open(&["measure"]), plain);
-    let kernel = kernel(builder).await;
+    let kernel = kernel(&format!("{ENABLED}\nurl = 'http://kernel.invalid:7070'")).await;
     let client = connect(&kernel, "ada").await;
     let reference = export(&client).await;
-    let argument = json!({ "data_reference": { "ref_id": reference.ref_id } });
-    let result = client.call("measure").arg("text", argument).await.unwrap();
+    let result = client.call("measure").arg("text", data(&reference.ref_id)).await.unwrap();
     assert_eq!(result.to_text(), format!("{} {}", CSV.len(), Sha256Hash::digest(CSV.as_bytes())));
 }
 
@@ -247,17 +231,17 @@ async fn a_reference_as_a_url_is_the_same_in_each_call() {
     };
     let mut mgp = open(&["locate"]);
     mgp.permissions.push(Permission::NetworkOutbound);
-    let builder = builder(ENABLED)
+    let builder = Kernel::builder()
+        .config(config_of(ENABLED))
         .local_with("exporter", open(&["list"]), exporter)
-        .local_with("importer", open(&["import_from_ref"]), importer)
         .local_with("plain", mgp, locator);
-    let kernel = kernel(builder).await;
+    let kernel = build_with_tools(builder, [("exporter", 2), ("plain", 1)]).await;
     let client = connect(&kernel, "ada").await;
     let reference = export(&client).await;
     let mut places = Vec::new();
     for _ in 0..2 {
-        let argument = json!({ "data_reference": { "ref_id": reference.ref_id } });
-        places.push(client.call("locate").arg("url", argument).await.unwrap().to_text());
+        let called = client.call("locate").arg("url", data(&reference.ref_id)).await;
+        places.push(called.unwrap().to_text());
     }
     assert!(places[0].starts_with("http://127.0.0.1:"), "{places:?}");
     assert_eq!(places[0], places[1]);
@@ -265,12 +249,7 @@ async fn a_reference_as_a_url_is_the_same_in_each_call() {
 
 #[tokio::test]
 async fn an_expired_reference_is_refused() {
-    let config = format!("{ENABLED}\nkeep = '1s'");
-    let builder = builder(&config)
-        .local_with("exporter", open(&["list"]), exporter)
-        .local_with("importer", open(&["import_from_ref"]), importer)
-        .local_with("plain", open(&["measure"]), plain);
-    let kernel = kernel(builder).await;
+    let kernel = kernel(&format!("{ENABLED}\nkeep = '1s'")).await;
     let client = connect(&kernel, "ada").await;
     let reference = export(&client).await;
     tokio::time::sleep(Duration::from_millis(1500)).await;
@@ -307,17 +286,13 @@ async fn a_url_that_could_carry_data_out_of_a_sandbox_is_not_read() {
         (here, sandboxed(), false),
         (here, may_listen, true),
     ] {
-        let builder = builder(ENABLED)
-            .local_with("exporter", policy, exporter_of(url))
-            .local_with("importer", open(&["import_from_ref"]), importer)
-            .local_with("plain", open(&["measure"]), plain);
-        let kernel = kernel(builder).await;
+        let builder = builder(ENABLED).local_with("exporter", policy, exporter_of(url));
+        let kernel = build_with_tools(builder, [("exporter", 1), ("plain", 2)]).await;
         let client = connect(&kernel, "ada").await;
         let result = client.call("list").await.unwrap();
         assert_eq!(result.member::<DataReference>().unwrap().is_some(), is_kept, "{url}");
         if is_kept {
-            let argument = json!({ "data_reference": { "ref_id": "r" } });
-            let refused = client.call("measure").arg("text", argument).await.unwrap_err();
+            let refused = client.call("measure").arg("text", data("r")).await.unwrap_err();
             assert!(refused.to_string().contains("it cannot be reached"), "{refused}");
         }
     }

@@ -1,7 +1,6 @@
 //! Tests of the scopes of tools, of checks before a call, and of sessions with scopes (proposal 4).
 
 use mgp_client_sdk::{Client, ToolResult as _};
-use mgp_discovery::Config;
 use mgp_kernel::Kernel;
 use mgp_server_sdk::prelude::*;
 use mgp_types::mcp::Era;
@@ -12,7 +11,7 @@ use mgp_types::proposal::{
     RevokeScopesParams, SessionToken,
 };
 
-use crate::route::world::{PAIRS, build, host, host_of, limit_era, open, wait_for_tools};
+use crate::route::world::{PAIRS, build_with_tools, config_of, host, host_of, limit_era, open};
 
 const CONFIG: &str = "[agents.ada]\nscopes = ['read:*', 'delete']\n[agents.bob]\nscopes = ['read:*']\n\
                       [agents.none]\nscopes = []";
@@ -25,12 +24,10 @@ async fn kernel(below: Era) -> Kernel {
         let server = Server::new("tickets", "1").tool(tool("find", "read:tickets"));
         limit_era(server.tool(tool("drop", "delete")).extension(Extension::Scopes), below)
     };
-    let config = Config::parse("mgp.toml", CONFIG).unwrap().config;
+    let config = config_of(CONFIG);
     let builder =
         Kernel::builder().config(config).local_with("tickets", open(&["find", "drop"]), make);
-    let kernel = build(builder).await;
-    wait_for_tools(&kernel, "tickets", 2).await;
-    kernel
+    build_with_tools(builder, [("tickets", 2)]).await
 }
 
 async fn check(client: &Client, tool: &str, token: Option<&str>) -> CheckPermissionsResult {

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use mgp_client_sdk::{Client, SessionStateJar, TestClient, ToolResult};
 use mgp_kernel::Kernel;
-use mgp_security::AuditQuery;
 use mgp_server_sdk::prelude::*;
 use mgp_server_sdk::{CallerState, SessionStates};
 use mgp_testkit::temp_dir;
@@ -14,7 +13,9 @@ use mgp_types::proposal::{Member as _, SessionState};
 use mgp_types::service::gate;
 use mgp_types::sync::Mutex;
 
-use crate::route::world::{PAIRS, build, host, host_of, limit_era, open, until, wait_for_tools};
+use crate::route::world::{
+    PAIRS, build_with_tools, host, host_of, limit_era, open, recorded_calls, until, wait_for_tools,
+};
 
 /// A server whose tool counts the calls of a session in the session's state.
 pub(crate) fn counter() -> Server {
@@ -104,10 +105,7 @@ async fn kernel(era: Era, received: &[Arc<Mutex<Vec<String>>>; 2]) -> Kernel {
     let builder = Kernel::builder()
         .local_with("one", mgp(), move || recorded(limit_era(counter(), era), &one))
         .local_with("two", mgp(), move || recorded(limit_era(counter(), era), &two));
-    let kernel = build(builder).await;
-    wait_for_tools(&kernel, "one", 2).await;
-    wait_for_tools(&kernel, "two", 2).await;
-    kernel
+    build_with_tools(builder, [("one", 2), ("two", 2)]).await
 }
 
 #[tokio::test]
@@ -157,14 +155,12 @@ async fn the_audit_log_has_no_session_state() {
     let client = host(&kernel, "ada", host_of(Era::Modern).extension(jar)).await;
     count(&client, "list").await;
     assert_eq!(count(&client, "list").await, "2");
-    let log = kernel.governance().log().unwrap();
-    let events = || async {
-        log.flush().await.unwrap();
-        let query = AuditQuery::new().server("one").event_type("TOOL_EXECUTED");
-        log.query(query).await.unwrap().events
-    };
-    until("both calls are recorded", || async { events().await.len() == 2 }).await;
-    let text = serde_json::to_string(&events().await).unwrap();
+    let events = || recorded_calls(&kernel, "one");
+    until("both calls are recorded", || async {
+        events().await.matches("TOOL_EXECUTED").count() == 2
+    })
+    .await;
+    let text = events().await;
     assert!(!text.contains("session_state") && !text.contains("state_changed"), "{text}");
     client.close().await;
     kernel.stop().await;

@@ -5,13 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_client_sdk::{Client, Error, ToolResult};
-use mgp_discovery::Config;
 use mgp_kernel::Kernel;
 use mgp_lifecycle::{CompensationCall, TransactionTools, Transactions};
-use mgp_security::AuditQuery;
 use mgp_server_sdk::prelude::*;
 use mgp_testkit::{FaultyStore, temp_dir};
-use mgp_types::mcp::{CallToolResult, ElicitAction, ElicitParams, ElicitResult, Era, TaskSupport};
+use mgp_types::mcp::{CallToolResult, ElicitParams, Era, TaskSupport};
 use mgp_types::method::{
     KernelTransactions, KernelTransactionsResolve, KernelTransactionsRetry, TransactionBegin,
     TransactionCommit, TransactionRollback, TxBegin,
@@ -27,7 +25,8 @@ use mgp_types::sync::Mutex;
 use serde_json::json;
 
 use crate::route::world::{
-    PAIRS, build, host, host_as, host_of, limit_era, open, until, wait_for_tools,
+    PAIRS, build_with_tools, config_of, host, host_as, host_of, limit_era, open, recorded_calls,
+    until, wait_for_tools,
 };
 
 /// The things that the three servers of a test have made and not yet removed.
@@ -124,13 +123,11 @@ async fn ada(kernel: &Kernel, era: Era) -> Client {
 
 /// Connects a host that answers the questions of servers, or fails to do so.
 async fn ada_asked(kernel: &Kernel, era: Era, answers: bool) -> Client {
-    let answer = move |_: ElicitParams| async move {
+    let answer = move |question: ElicitParams| async move {
         if !answers {
             return Err(RpcError::internal("the window was closed"));
         }
-        let mut answer = ElicitResult::new(ElicitAction::Accept);
-        answer.content = Some(serde_json::from_str(r#"{"name":"Ann"}"#).unwrap());
-        Ok(answer)
+        question.accept_with(&json!({ "name": "Ann" }))
     };
     let builder = host_of(era).extension(Extension::Transactions).on_elicitation(answer);
     host(kernel, "ada", builder).await
@@ -170,10 +167,7 @@ async fn a_failed_step_is_the_end_of_the_earlier_ones_in_each_pair_of_eras() {
         assert_eq!(order, ["step-2", "step-1"]);
         assert_eq!(things.all(), [""; 0]);
         // The audit log records the compensations (the calls that undo steps) as calls of the agent.
-        let log = kernel.governance().log().unwrap();
-        log.flush().await.unwrap();
-        let query = AuditQuery::new().server("ticket").event_type("TOOL_EXECUTED");
-        let events = serde_json::to_string(&log.query(query).await.unwrap().events).unwrap();
+        let events = recorded_calls(&kernel, "ticket").await;
         assert!(events.contains("remove_ticket") && events.contains("compensate-"), "{events}");
         client.close().await;
         kernel.stop().await;
@@ -287,11 +281,11 @@ async fn a_step_that_cannot_begin_is_refused_before_an_operator_is_asked() {
     let behind = things.clone();
     let mut policy = open(&[]);
     policy.risk.insert("make_ticket".to_owned(), RiskLevel::Dangerous);
-    let config = Config::parse("mgp.toml", "[kernel]\napproval_timeout = '100ms'").unwrap().config;
+    let config = config_of("[kernel]\napproval_timeout = '100ms'");
     let builder = Kernel::builder().config(config);
     let server = move || behind.server("ticket", Era::Modern);
-    let kernel = build(builder.local_with("ticket", policy, server)).await;
-    wait_for_tools(&kernel, "ticket", 2).await;
+    let kernel =
+        build_with_tools(builder.local_with("ticket", policy, server), [("ticket", 2)]).await;
     for era in [Era::Legacy, Era::Modern] {
         let client = ada(&kernel, era).await;
         let id = format!("tx-{era:?}");

@@ -10,8 +10,7 @@ use mgp_kernel::Kernel;
 use mgp_server_sdk::Resource;
 use mgp_server_sdk::prelude::*;
 use mgp_server_sdk::{ContextExt, Prompt, UrlElicited};
-use mgp_testkit::{RawPeer, hello, modern_meta, temp_dir};
-use mgp_transport::{Connection, duplex};
+use mgp_testkit::{hello, modern_meta, temp_dir};
 use mgp_types::Payload;
 use mgp_types::mcp::{
     ContentBlock, CreateMessageResult, ElicitAction, ElicitParams, ElicitResult, EmptyParams, Era,
@@ -21,13 +20,10 @@ use mgp_types::method::{self, Request, RootsList, RootsListChanged, ToolsCall};
 use mgp_types::service::{Call, CallerRequest, Method, Params, Reply, Router};
 use serde_json::{Value, json};
 
-use super::world::{PAIRS, build, host, host_of, limit_era, open, until, wait_for_tools};
-
-#[derive(Deserialize, JsonSchema)]
-struct Guest {
-    /// The guest's name.
-    name: String,
-}
+use super::world::{
+    Guest, NO_ARGUMENTS, PAIRS, answering, build, build_with_tools, config_of, host, host_of,
+    kernel_with, limit_era, open, raw_peer, until, wait_for_tools,
+};
 
 fn curious(era: Era) -> Server {
     let form = Tool::new("form", "Asks", |cx: Context| async move {
@@ -64,9 +60,7 @@ async fn world_with(era: Era, config: Config) -> Kernel {
     let mut mgp = open(&TOOLS);
     mgp.roots = true;
     let builder = Kernel::builder().config(config);
-    let kernel = build(builder.local_with("c", mgp, move || curious(era))).await;
-    wait_for_tools(&kernel, "c", 4).await;
-    kernel
+    build_with_tools(builder.local_with("c", mgp, move || curious(era)), [("c", 4)]).await
 }
 
 #[tokio::test]
@@ -82,10 +76,7 @@ async fn each_question_reaches_the_caller_and_its_answer_the_server() {
                 counted.fetch_add(1, Ordering::SeqCst);
                 async move {
                     assert_eq!(question.message, "The server `c` asks:\nWho comes?");
-                    let content = serde_json::from_str(r#"{"name":"Ann"}"#).unwrap();
-                    let mut answer = ElicitResult::new(ElicitAction::Accept);
-                    answer.content = Some(content);
-                    Ok(answer)
+                    question.accept_with(&json!({ "name": "Ann" }))
                 }
             })
             .on_url_elicitation(|question| async move {
@@ -127,15 +118,12 @@ async fn leave_question(host: &Client) {
 #[tokio::test]
 async fn the_use_of_a_found_tool_that_asks_is_learned_from_its_answer() {
     let folder = temp_dir();
-    let config = Config::parse("mgp.toml", "[kernel.search]\nlearning = true").unwrap().config;
+    let config = config_of("[kernel.search]\nlearning = true");
     let builder = Kernel::builder().config(config);
     let builder = builder.local_with("c", open(&TOOLS), || curious(Era::Modern));
     let kernel = builder.in_folder(folder.path()).await.unwrap();
     wait_for_tools(&kernel, "c", 4).await;
-    let builder = host_of(Era::Modern).on_elicitation(|question: ElicitParams| async move {
-        question.accept_with(&serde_json::json!({ "name": "Ann" }))
-    });
-    let host = host(&kernel, "ann", builder).await;
+    let host = host(&kernel, "ann", answering(Era::Modern)).await;
     host.call("mgp_tools_discover").arg("query", "asks for a form").await.unwrap();
     let learned = || kernel.index().history().unwrap().stats().queries;
     leave_question(&host).await;
@@ -148,12 +136,7 @@ async fn the_use_of_a_found_tool_that_asks_is_learned_from_its_answer() {
 #[tokio::test]
 async fn a_question_that_was_left_open_takes_no_question_of_later_calls() {
     let kernel = world(Era::Legacy).await;
-    let answering = || {
-        host_of(Era::Modern).on_elicitation(|question: ElicitParams| async move {
-            question.accept_with(&serde_json::json!({ "name": "Ann" }))
-        })
-    };
-    let first = host(&kernel, "ann", answering()).await;
+    let first = host(&kernel, "ann", answering(Era::Modern)).await;
     leave_question(&first).await;
     for _ in 0..2 {
         let calling = async { first.call("form").await };
@@ -161,7 +144,7 @@ async fn a_question_that_was_left_open_takes_no_question_of_later_calls() {
         assert_eq!(answer.expect("the question is shown").unwrap().to_text(), "Ann");
     }
     // While the calls of two clients are in flight, it is unclear which of them a question is for.
-    let second = host(&kernel, "ann", answering()).await;
+    let second = host(&kernel, "ann", answering(Era::Modern)).await;
     let asks = async || second.call("form").await.is_ok_and(|result| result.to_text() == "Ann");
     assert!(!asks().await);
     drop(first);
@@ -174,12 +157,12 @@ async fn a_call_that_asks_counts_once_for_quotas_and_limits_of_calls_a_minute() 
         for (limit, code) in [("calls_per_day", 3002), ("calls_per_minute", 3000)] {
             let case = format!("{above:?} {below:?} {limit}");
             let text = format!("[agents.ann.limits]\n{limit} = 1\n");
-            let kernel = world_with(below, Config::parse("mgp.toml", &text).unwrap().config).await;
+            let kernel = world_with(below, config_of(&text)).await;
             let asked = Arc::new(AtomicUsize::new(0));
             let count = Arc::clone(&asked);
             let builder = host_of(above).on_elicitation(move |question: ElicitParams| {
                 count.fetch_add(1, Ordering::SeqCst);
-                async move { question.accept_with(&serde_json::json!({ "name": "Ann" })) }
+                async move { question.accept_with(&json!({ "name": "Ann" })) }
             });
             let host = host(&kernel, "ann", builder).await;
             let result = host.call("form").await;
@@ -287,8 +270,7 @@ async fn an_agent_that_only_connects_widens_no_server_that_others_share() {
         open(&TOOLS),
         || curious(Era::Legacy),
     );
-    let kernel = build(builder).await;
-    wait_for_tools(&kernel, "c", 4).await;
+    let kernel = build_with_tools(builder, [("c", 4)]).await;
     let roots = || host_of(Era::Legacy).roots([Root::new("file:///")]);
     let ann = host(&kernel, "ann", roots()).await;
     until("the server is connected", || async { ann.resources().await.unwrap().len() == 1 }).await;
@@ -304,8 +286,7 @@ async fn an_agent_that_only_connects_widens_no_server_that_others_share() {
 
     let mut mgp = open(&TOOLS);
     mgp.isolation = Isolation::PerAgent;
-    let kernel = build(Kernel::builder().local_with("c", mgp, || curious(Era::Legacy))).await;
-    wait_for_tools(&kernel, "c", 4).await;
+    let kernel = kernel_with("c", mgp, 4, || curious(Era::Legacy)).await;
     let ann = host(&kernel, "ann", roots()).await;
     assert_eq!(ann.call("roots").await.unwrap().to_text(), "file:///", "an instance of its own");
 }
@@ -324,7 +305,7 @@ async fn a_prompt_that_asks_and_a_slow_resource_have_the_time_limits_of_tools() 
         let server = Server::new("s", "1").timeout(Duration::from_hours(1));
         limit_era(server.prompt(plan).resource(slow), Era::Legacy)
     };
-    let config = Config::parse("mgp.toml", "[kernel]\ntimeout = '2m'").unwrap().config;
+    let config = config_of("[kernel]\ntimeout = '2m'");
     let builder = Kernel::builder().config(config).local_with("s", open(&[]), server);
     let kernel = build(builder).await;
     for above in [Era::Legacy, Era::Modern] {
@@ -332,7 +313,7 @@ async fn a_prompt_that_asks_and_a_slow_resource_have_the_time_limits_of_tools() 
         let builder = host_of(above).timeout(hour).max_timeout(hour).on_elicitation(
             |question: ElicitParams| async move {
                 tokio::time::sleep(Duration::from_mins(5)).await;
-                question.accept_with(&serde_json::json!({ "name": "Ann" }))
+                question.accept_with(&json!({ "name": "Ann" }))
             },
         );
         let host = host(&kernel, "ann", builder).await;
@@ -340,8 +321,7 @@ async fn a_prompt_that_asks_and_a_slow_resource_have_the_time_limits_of_tools() 
             host.prompts().await.unwrap().len() + host.resources().await.unwrap().len() == 2
         })
         .await;
-        let none: [(&str, &str); 0] = [];
-        let prompt = host.get_prompt("plan", none).await.unwrap();
+        let prompt = host.get_prompt("plan", NO_ARGUMENTS).await.unwrap();
         assert!(format!("{:?}", prompt.messages).contains("Ann"), "{above:?}: {prompt:?}");
         let read = host.read_resource("test://slow").await.unwrap();
         assert_eq!(read.contents[0].text.as_deref(), Some("here"), "{above:?}");
@@ -361,9 +341,7 @@ async fn long_questions_and_answers_fit_into_the_rounds_of_a_modern_host() {
             });
             limit_era(Server::new("c", "1").tool(model), below)
         };
-        let builder = Kernel::builder().local_with("c", open(&["model"]), server);
-        let kernel = build(builder).await;
-        wait_for_tools(&kernel, "c", 1).await;
+        let kernel = kernel_with("c", open(&["model"]), 1, server).await;
         let builder = host_of(Era::Modern).on_sampling(move |_| async move {
             let text = ContentBlock::text("y".repeat(answer_bytes));
             Ok(CreateMessageResult::new(Role::Assistant, vec![text], "m"))
@@ -383,8 +361,7 @@ async fn the_completion_of_a_page_reaches_the_caller_of_a_task() {
         });
         limit_era(Server::new("c", "1").tool(page.task(TaskSupport::Optional)), Era::Legacy)
     };
-    let kernel = build(Kernel::builder().local_with("c", open(&["page"]), server)).await;
-    wait_for_tools(&kernel, "c", 1).await;
+    let kernel = kernel_with("c", open(&["page"]), 1, server).await;
     let over: Arc<AtomicUsize> = Arc::default();
     let counted = Arc::clone(&over);
     let builder = host_of(Era::Legacy)
@@ -402,7 +379,7 @@ async fn progress_after_a_question_belongs_to_the_request_with_the_answer() {
     let server = || {
         let steps = Tool::new("steps", "Asks between two steps", |cx: Context| async move {
             let _ = cx.outlet.progress(1.0, 2.0).await;
-            // The question must not overtake the progress.
+            // Wait, so that the question does not overtake the progress.
             tokio::time::sleep(Duration::from_millis(50)).await;
             let guest = cx.elicit::<Guest>("Who comes?").await?.accepted();
             let _ = cx.outlet.progress(2.0, 2.0).await;
@@ -410,13 +387,8 @@ async fn progress_after_a_question_belongs_to_the_request_with_the_answer() {
         });
         limit_era(Server::new("s", "1").tool(steps), Era::Legacy)
     };
-    let kernel = build(Kernel::builder().local_with("s", open(&["steps"]), server)).await;
-    wait_for_tools(&kernel, "s", 1).await;
-    let (here, there) = duplex();
-    let stack = kernel.server().into_stack().unwrap();
-    tokio::spawn(Connection::new(there.reader, there.writer, stack).run());
-    let mut raw = RawPeer::new(here.reader, here.writer)
-        .with_meta(modern_meta(&json!({ "elicitation": {} })));
+    let kernel = kernel_with("s", open(&["steps"]), 1, server).await;
+    let mut raw = raw_peer(&kernel, "ann").with_meta(modern_meta(&json!({ "elicitation": {} })));
     let steps = |messages: &[Value]| -> Vec<Value> {
         let steps = messages.iter().filter(|one| one["method"] == "notifications/progress");
         steps
@@ -463,13 +435,8 @@ async fn progress_of_answers_reaches_the_server_that_asked_although_two_use_one_
     let builder = Kernel::builder()
         .local_with("a", open(&["ask_a"]), move || reporting("ask_a", &for_a))
         .local_with("b", open(&["ask_b"]), move || reporting("ask_b", &for_b));
-    let kernel = build(builder).await;
-    wait_for_tools(&kernel, "a", 1).await;
-    wait_for_tools(&kernel, "b", 1).await;
-    let (here, there) = duplex();
-    let stack = kernel.server().into_stack().unwrap();
-    tokio::spawn(Connection::new(there.reader, there.writer, stack).run());
-    let mut raw = RawPeer::new(here.reader, here.writer);
+    let kernel = build_with_tools(builder, [("a", 1), ("b", 1)]).await;
+    let mut raw = raw_peer(&kernel, "ann");
     raw.ask("initialize", hello("2025-11-25", &json!({ "sampling": {} }))).await;
     raw.notify("notifications/initialized", json!({})).await;
     for tool in ["ask_a", "ask_b"] {

@@ -16,7 +16,7 @@ use mgp_types::service::Principal;
 use mgp_types::{ErrorCode, Payload};
 use serde_json::json;
 
-use super::world::{PAIRS, build, host, host_as, host_of, limit_era, open, until, wait_for_tools};
+use super::world::{PAIRS, host, host_as, host_of, kernel_with, limit_era, open, until};
 
 const TOOLS: [&str; 2] = ["delete", "greet"];
 
@@ -33,9 +33,7 @@ fn curious(era: Era) -> Server {
 }
 
 async fn world(era: Era) -> Kernel {
-    let kernel = build(Kernel::builder().local_with("c", open(&TOOLS), move || curious(era))).await;
-    wait_for_tools(&kernel, "c", 2).await;
-    kernel
+    kernel_with("c", open(&TOOLS), 2, move || curious(era)).await
 }
 
 /// Returns the builder of a host that answers callbacks, and the list of the questions that the host receives.
@@ -82,8 +80,7 @@ async fn an_information_of_a_server_is_not_called_a_question() {
         });
         Server::new("c", "1").tool(tool)
     };
-    let kernel = build(Kernel::builder().local_with("c", open(&["work"]), make)).await;
-    wait_for_tools(&kernel, "c", 1).await;
+    let kernel = kernel_with("c", open(&["work"]), 1, make).await;
     let (builder, questions) = asked(host_of(Era::Legacy));
     let host = host(&kernel, "ann", builder).await;
     assert_eq!(host.call("work").await.unwrap().to_text(), "done");

@@ -3,18 +3,23 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use mgp_client_sdk::{ServerChange, ToolResult};
-use mgp_discovery::Config;
+use mgp_client_sdk::{Client, ServerChange, ToolResult};
 use mgp_kernel::Kernel;
 use mgp_server_sdk::prelude::*;
 use mgp_server_sdk::{Prompt, Prompts, Resource, Resources, Tools};
 use mgp_types::mcp::{Era, ResourceUpdatedParams};
 use mgp_types::method::{ResourcesSubscribe, ResourcesUpdated, ToolsList};
-use mgp_types::mgp::{AccessGrantParams, AccessPermission, EntryType};
-use mgp_types::service::{Call, Principal, Stack, around, gate};
+use mgp_types::mgp::AccessGrantParams;
+use mgp_types::service::{Call, Stack, around, gate};
 use mgp_types::store::Db;
 
-use super::world::{PAIRS, build, host, host_of, limit_era, open, search, until, wait_for_tools};
+use super::world::{
+    PAIRS, build_with_tools, config_of, grant, host, host_of, kernel_with, limit_era, open, search,
+    until, wait_for_tools,
+};
+
+/// The URIs of the updated resources that a host was notified about.
+type Updates = Arc<Mutex<Vec<String>>>;
 
 type Handles = Arc<Mutex<Option<(Tools, Resources, Prompts)>>>;
 
@@ -27,16 +32,31 @@ fn changing(era: Era, handles: &Handles) -> Server {
     limit_era(server, era)
 }
 
+/// Connects a host that collects the updates of resources.
+async fn watching(kernel: &Kernel, agent: &str, era: Era) -> (Client, Updates) {
+    let updates = Updates::default();
+    let sink = Arc::clone(&updates);
+    let builder = host_of(era).on_change(move |change| {
+        if let ServerChange::Resource(uri) = change {
+            sink.lock().unwrap().push(uri.clone());
+        }
+    });
+    (host(kernel, agent, builder).await, updates)
+}
+
+/// Waits until a host was notified about an update of a resource.
+async fn notified(updates: &Updates, uri: &str) {
+    until("an update", || async { updates.lock().unwrap().iter().any(|one| one == uri) }).await;
+}
+
 #[tokio::test]
 async fn a_change_of_a_server_is_notified_to_the_host() {
     for (above, below) in PAIRS {
         let pair = format!("{above:?} {below:?}");
         let handles = Handles::default();
         let made = Arc::clone(&handles);
-        let builder = Kernel::builder()
-            .local_with("c", open(&["one", "two"]), move || changing(below, &made));
-        let kernel = build(builder).await;
-        wait_for_tools(&kernel, "c", 1).await;
+        let kernel =
+            kernel_with("c", open(&["one", "two"]), 1, move || changing(below, &made)).await;
         let changes: Arc<Mutex<Vec<ServerChange>>> = Arc::default();
         let sink = Arc::clone(&changes);
         let builder = host_of(above).on_change(move |what| sink.lock().unwrap().push(what.clone()));
@@ -93,8 +113,7 @@ async fn a_called_tool_joins_the_list_of_its_caller_and_only_that_one_is_notifie
             Kernel::builder()
                 .config(search())
                 .local_with("c", open(&["one"]), move || changing(Era::Modern, &handles));
-        let kernel = build(builder).await;
-        wait_for_tools(&kernel, "c", 1).await;
+        let kernel = build_with_tools(builder, [("c", 1)]).await;
         let changes: Arc<Mutex<[usize; 2]>> = Arc::default();
         let mut hosts = Vec::new();
         for number in 0..2 {
@@ -126,11 +145,11 @@ async fn a_first_call_announces_no_change_of_a_list_that_has_all_tools() {
     for surface in ["direct", "find", "categories"] {
         let handles = Handles::default();
         let text = format!("[kernel]\nsurface = '{surface}'");
-        let builder = Kernel::builder()
-            .config(Config::parse("mgp.toml", &text).unwrap().config)
-            .local_with("c", open(&["one"]), move || changing(Era::Modern, &handles));
-        let kernel = build(builder).await;
-        wait_for_tools(&kernel, "c", 1).await;
+        let builder =
+            Kernel::builder()
+                .config(config_of(&text))
+                .local_with("c", open(&["one"]), move || changing(Era::Modern, &handles));
+        let kernel = build_with_tools(builder, [("c", 1)]).await;
         let changes: Arc<Mutex<usize>> = Arc::default();
         let sink = Arc::clone(&changes);
         let builder = host_of(Era::Legacy).on_change(move |what| {
@@ -177,11 +196,7 @@ async fn a_store_that_is_busy_for_a_second_loses_neither_lists_nor_grants() {
     let begun = tokio::time::Instant::now();
     let (tools, ..) = handles.lock().unwrap().clone().unwrap();
     tools.add(Tool::new("two", "Counts on", || async { "2" }));
-    let mut grant =
-        AccessGrantParams::new(EntryType::ServerGrant, "ann", "c", AccessPermission::Allow);
-    grant.justification = Some("test".to_owned());
-    let operator = Principal::local().operator();
-    kernel.governance().access().grant(&operator, grant).await.unwrap();
+    grant(&kernel, AccessGrantParams::allow("ann", "c")).await;
     assert!(begun.elapsed() > std::time::Duration::from_millis(600), "the store was not busy");
     wait_for_tools(&kernel, "c", 2).await;
     assert_eq!(asked.load(Ordering::SeqCst), before + 1, "the list was read once");
@@ -208,14 +223,9 @@ async fn a_subscription_that_failed_or_was_cancelled_is_requested_for_the_next_s
                 }
             }))
         };
-        let kernel = build(Kernel::builder().local_with("c", open(&["one"]), make)).await;
-        wait_for_tools(&kernel, "c", 1).await;
+        let kernel = kernel_with("c", open(&["one"]), 1, make).await;
         let ann = host(&kernel, "ann", host_of(Era::Legacy)).await;
-        let changes: Arc<Mutex<Vec<ServerChange>>> = Arc::default();
-        let sink = Arc::clone(&changes);
-        let bob =
-            host_of(Era::Legacy).on_change(move |what| sink.lock().unwrap().push(what.clone()));
-        let bob = host(&kernel, "bob", bob).await;
+        let (bob, updates) = watching(&kernel, "bob", Era::Legacy).await;
 
         let first = tokio::spawn(async move { ann.subscribe("test://a").await.is_err() });
         until("the first request", || async { asked.load(Ordering::SeqCst) == 1 }).await;
@@ -229,8 +239,7 @@ async fn a_subscription_that_failed_or_was_cancelled_is_requested_for_the_next_s
         assert!(is_cancelled || first.await.unwrap(), "the first request fails");
         let (_, resources, _) = handles.lock().unwrap().clone().unwrap();
         resources.updated("test://a");
-        let update = ServerChange::Resource("test://a".to_owned());
-        until("an update", || async { changes.lock().unwrap().contains(&update) }).await;
+        notified(&updates, "test://a").await;
     }
 }
 
@@ -253,16 +262,11 @@ async fn a_change_during_the_request_to_subscribe_is_notified_to_the_subscriber(
                 }
             }))
         };
-        let kernel = build(Kernel::builder().local_with("c", open(&["one"]), make)).await;
-        wait_for_tools(&kernel, "c", 1).await;
-        let changes: Arc<Mutex<Vec<ServerChange>>> = Arc::default();
-        let sink = Arc::clone(&changes);
-        let builder = host_of(above).on_change(move |what| sink.lock().unwrap().push(what.clone()));
-        let host = host(&kernel, "ann", builder).await;
+        let kernel = kernel_with("c", open(&["one"]), 1, make).await;
+        let (host, updates) = watching(&kernel, "ann", above).await;
         until("it is listed", || async { host.resources().await.unwrap().len() == 1 }).await;
         host.subscribe("test://a").await.unwrap();
-        let update = ServerChange::Resource("test://a".to_owned());
-        until("an update", || async { changes.lock().unwrap().contains(&update) }).await;
+        notified(&updates, "test://a").await;
     }
 }
 
@@ -280,27 +284,16 @@ async fn a_resource_is_subscribed_to_again_after_a_restart_of_its_server() {
             });
             changing(below, &made).tool(die)
         };
-        let kernel = build(Kernel::builder().local_with("c", mgp, make)).await;
-        wait_for_tools(&kernel, "c", 2).await;
-        let changes: Arc<Mutex<Vec<ServerChange>>> = Arc::default();
-        let sink = Arc::clone(&changes);
-        let builder =
-            host_of(Era::Legacy).on_change(move |what| sink.lock().unwrap().push(what.clone()));
-        let host = host(&kernel, "ann", builder).await;
+        let kernel = kernel_with("c", mgp, 2, make).await;
+        let (host, updates) = watching(&kernel, "ann", Era::Legacy).await;
         host.subscribe("test://a").await.unwrap();
-        let update = ServerChange::Resource("test://a".to_owned());
         let _ = host.call("die").await;
-        until("an update after the restart", || async {
-            changes.lock().unwrap().contains(&update)
-        })
-        .await;
-        changes.lock().unwrap().clear();
+        // The resource may have changed during the restart.
+        notified(&updates, "test://a").await;
+        updates.lock().unwrap().clear();
         let (_, resources, _) = handles.lock().unwrap().clone().unwrap();
         resources.updated("test://a");
-        until("an update of the new instance", || async {
-            changes.lock().unwrap().contains(&update)
-        })
-        .await;
+        notified(&updates, "test://a").await;
     }
 }
 
@@ -324,26 +317,16 @@ fn folder() -> Server {
 
 #[tokio::test]
 async fn a_change_inside_of_a_folder_is_notified_to_the_subscriber_of_the_folder() {
-    let builder = Kernel::builder().local_with("f", open(&["inside", "beside"]), folder);
-    let kernel = build(builder).await;
-    wait_for_tools(&kernel, "f", 2).await;
+    let kernel = kernel_with("f", open(&["inside", "beside"]), 2, folder).await;
     for above in [Era::Legacy, Era::Modern] {
-        let updates: Arc<Mutex<Vec<ServerChange>>> = Arc::default();
-        let sink = Arc::clone(&updates);
-        let builder = host_of(above).on_change(move |what| {
-            if matches!(what, ServerChange::Resource(_)) {
-                sink.lock().unwrap().push(what.clone());
-            }
-        });
-        let host = host(&kernel, "ann", builder).await;
+        let (host, updates) = watching(&kernel, "ann", above).await;
         until("it is listed", || async { host.resources().await.unwrap().len() == 1 }).await;
         host.subscribe("test://folder").await.unwrap();
         assert_eq!(host.call("beside").await.unwrap().to_text(), "done");
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
         assert!(updates.lock().unwrap().is_empty(), "{above:?}: {updates:?}");
         assert_eq!(host.call("inside").await.unwrap().to_text(), "done");
-        let folder = ServerChange::Resource("test://folder".to_owned());
-        until("the host is notified", || async { updates.lock().unwrap().contains(&folder) }).await;
+        notified(&updates, "test://folder").await;
     }
     kernel.stop().await;
 }

@@ -9,7 +9,7 @@ use mgp_types::dialect::codomyrmex;
 use mgp_types::mcp::Era;
 use serde_json::json;
 
-use super::world::{build, host, host_of, limit_era, open, wait_for_tools};
+use super::world::{build_with_tools, host, host_of, limit_era, open};
 
 #[derive(Deserialize, JsonSchema)]
 #[expect(dead_code, reason = "only its schema is used")]
@@ -32,10 +32,7 @@ async fn kernel(era: Era, calls: &Arc<AtomicU32>) -> Kernel {
     let hidden = || Server::new("hidden", "1").tool(Tool::new("secret", "Hides", || async { "" }));
     let builder =
         Kernel::builder().local_with("shop", open(&["order"]), make).local("hidden", hidden);
-    let kernel = build(builder).await;
-    wait_for_tools(&kernel, "shop", 1).await;
-    wait_for_tools(&kernel, "hidden", 1).await;
-    kernel
+    build_with_tools(builder, [("shop", 1), ("hidden", 1)]).await
 }
 
 #[tokio::test]

@@ -3,21 +3,15 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use mgp_client_sdk::{Client, ClientBuilder, ServerChange, ToolResult};
+use mgp_client_sdk::{Client, ServerChange, ToolResult};
 use mgp_kernel::Kernel;
 use mgp_server_sdk::prelude::*;
 use mgp_server_sdk::{ContextExt, Resource};
-use mgp_types::mcp::{ElicitAction, ElicitResult, Era, ResourceUpdatedParams};
+use mgp_types::mcp::{Era, ResourceUpdatedParams};
 use mgp_types::method::{Request as _, ResourcesSubscribe, ResourcesUpdated};
 use mgp_types::service::{Call, Reply, Stack, around, mock};
 
-use super::world::{PAIRS, build, host, host_of, limit_era, open, until, wait_for_tools};
-
-#[derive(Deserialize, JsonSchema)]
-struct Guest {
-    /// The guest's name.
-    name: String,
-}
+use super::world::{Guest, PAIRS, answering, host, host_of, kernel_with, limit_era, open, until};
 
 const TOOLS: [&str; 4] = ["form", "era", "asks", "touch"];
 
@@ -59,18 +53,7 @@ async fn world(create: fn() -> Server) -> (Kernel, Arc<AtomicUsize>) {
         counts.fetch_add(1, Ordering::SeqCst);
         create()
     };
-    let kernel = build(Kernel::builder().local_with("a", open(&TOOLS), counted)).await;
-    wait_for_tools(&kernel, "a", TOOLS.len()).await;
-    (kernel, starts)
-}
-
-/// Returns the builder of a host that answers forms on behalf of its user.
-fn answering(era: Era) -> ClientBuilder {
-    host_of(era).on_elicitation(|_| async {
-        let mut answer = ElicitResult::new(ElicitAction::Accept);
-        answer.content = Some(serde_json::from_str(r#"{"name":"Ann"}"#).unwrap());
-        Ok(answer)
-    })
+    (kernel_with("a", open(&TOOLS), TOOLS.len(), counted).await, starts)
 }
 
 async fn text(host: &Client, tool: &str) -> String {
@@ -215,8 +198,7 @@ async fn a_question_keeps_its_key_while_nothing_else_has_it() {
             });
             limit_era(Server::new("a", "1").tool(form), below)
         };
-        let kernel = build(Kernel::builder().local_with("a", open(&TOOLS), create)).await;
-        wait_for_tools(&kernel, "a", 1).await;
+        let kernel = kernel_with("a", open(&TOOLS), 1, create).await;
         let mut caller = mock::client(kernel.server().into_stack().unwrap());
         let params = format!(r#"{{"name":"form",{META}}}"#);
         let reply = caller.call("tools/call", &params).await.unwrap();

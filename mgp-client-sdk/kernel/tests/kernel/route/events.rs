@@ -9,13 +9,17 @@ use mgp_discovery::GovernanceConfig;
 use mgp_kernel::Kernel;
 use mgp_server_sdk::prelude::*;
 use mgp_server_sdk::{EventDraft, EventHub};
-use mgp_types::mcp::{ElicitParams, Era};
-use mgp_types::mgp::Severity;
-use mgp_types::service::ServerId;
+use mgp_types::mcp::Era;
+use mgp_types::method::KernelEvents;
+use mgp_types::mgp::{AccessGrantParams, KernelEventsParams, Severity};
+use mgp_types::service::{Principal, Reply, Router, ServerId, Stack};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use super::world::{PAIRS, build, host, host_of, limit_era, open, until, wait_for_tools};
+use super::world::{
+    Guest, PAIRS, answering, build_with_tools, grant, host, host_as, host_of, kernel_with,
+    limit_era, open, until,
+};
 
 /// The event hubs of the started servers, in the order of their starts.
 type Hubs = Arc<Mutex<Vec<EventHub>>>;
@@ -57,9 +61,7 @@ async fn is_silent(events: &mut EventStream) -> bool {
 
 async fn kernel_of(era: Era, hubs: &Hubs) -> Kernel {
     let tools = open(&["ask", "fail", "hang"]);
-    let kernel = build(Kernel::builder().local_with("models", tools, models(era, hubs))).await;
-    wait_for_tools(&kernel, "models", 3).await;
-    kernel
+    kernel_with("models", tools, 3, models(era, hubs)).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -101,9 +103,7 @@ async fn calls_and_refusals_are_reported_to_their_caller_if_it_sees_the_tool() {
     let builder = Kernel::builder()
         .local_with("models", open(&["ask", "fail"]), models(Era::Modern, &hubs))
         .local_with("closed", GovernanceConfig::default(), closed);
-    let kernel = build(builder).await;
-    wait_for_tools(&kernel, "models", 3).await;
-    wait_for_tools(&kernel, "closed", 1).await;
+    let kernel = build_with_tools(builder, [("models", 3), ("closed", 1)]).await;
     let ada = host(&kernel, "ada", host_of(Era::Legacy)).await;
     let ben = host(&kernel, "ben", host_of(Era::Legacy)).await;
     let mut events = subscribe(&ada, &["tool.*", "security.*", "approvals.*"]).await;
@@ -127,29 +127,14 @@ async fn calls_and_refusals_are_reported_to_their_caller_if_it_sees_the_tool() {
     assert!(is_silent(&mut events).await, "ada does not see the tool it was refused");
     assert!(is_silent(&mut of_another).await, "ben sees the tools, but these are calls of ada");
     // An operator receives the event about the refusal.
-    let recent = kernel_events(&kernel, "security.*").await;
-    assert_eq!(recent.len(), 1, "{recent:?}");
-    assert_eq!(recent[0]["data"]["tool_name"], "open");
-    assert_eq!(recent[0]["severity"], "warning");
-}
-
-/// Requests the recent events of the kernel as an operator.
-async fn kernel_events(kernel: &Kernel, channel: &str) -> Vec<Value> {
-    use mgp_types::mgp::KernelEventsParams;
-    use mgp_types::service::{Principal, mock};
-    let mut client = mock::client(kernel.server().into_stack().unwrap());
-    client.cx.principal = Principal::local().operator();
+    let operator = host_as(&kernel, Principal::local().operator(), host_of(Era::Legacy)).await;
     let mut params = KernelEventsParams::new();
-    params.channel = Some(channel.to_owned());
-    let params = serde_json::to_string(&params).unwrap();
-    let init = json!({
-        "protocolVersion": "2025-11-25", "clientInfo": {"name": "t", "version": "1"},
-        "capabilities": {"mgp": {"version": "0.3.0", "extensions": ["bidirectional"]}},
-    });
-    client.request("initialize", &init.to_string()).await.unwrap();
-    client.notify("notifications/initialized", "{}").await.unwrap();
-    let answer = client.request("mgp/kernel/events", &params).await.unwrap();
-    answer.get::<Value>().unwrap()["events"].as_array().unwrap().clone()
+    params.channel = Some("security.*".to_owned());
+    let recent = operator.request::<KernelEvents>(&params).await.unwrap().events;
+    assert_eq!(recent.len(), 1, "{recent:?}");
+    let event: Value = recent[0].get().unwrap();
+    assert_eq!(event["data"]["tool_name"], "open");
+    assert_eq!(event["severity"], "warning");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -195,15 +180,7 @@ async fn a_revoked_agent_gets_nothing_more_and_a_server_cannot_use_the_kernels_c
     let event = next(&mut events).await;
     assert_eq!(event.channel, "model.loaded", "forged ones are dropped");
 
-    let mut params = mgp_types::mgp::AccessGrantParams::new(
-        mgp_types::mgp::EntryType::ServerGrant,
-        "ada",
-        "models",
-        mgp_types::mgp::AccessPermission::Deny,
-    );
-    params.justification = Some("test".to_owned());
-    let operator = mgp_types::service::Principal::local().operator();
-    kernel.governance().access().grant(&operator, params).await.unwrap();
+    grant(&kernel, AccessGrantParams::deny("ada", "models")).await;
     hub.emit("model.loaded", Severity::Info, &1).await.unwrap();
     assert!(is_silent(&mut events).await, "access was revoked");
     let channels = ada.events().channels().await.unwrap();
@@ -219,14 +196,11 @@ async fn a_plain_host_subscribes_with_a_tool_and_polls() {
     let pushed = Arc::clone(&heard);
     for spelling in ["mgp_events_", "mgp.events.", "mgp/events/"] {
         let pushed = Arc::clone(&pushed);
-        let builder = host_of(Era::Legacy).without_mgp().handlers(
-            mgp_types::service::Router::new().fallback(mgp_types::service::Stack::from_fn(
-                move |_| {
-                    pushed.store(true, Ordering::Relaxed);
-                    async { Ok(mgp_types::service::Reply::None) }
-                },
-            )),
-        );
+        let hears = Stack::from_fn(move |_| {
+            pushed.store(true, Ordering::Relaxed);
+            async { Ok(Reply::None) }
+        });
+        let builder = host_of(Era::Legacy).without_mgp().handlers(Router::new().fallback(hears));
         let plain = host(&kernel, "ada", builder).await;
         let call = async |name: &str, arguments: Value| -> Value {
             let result = plain.call(format!("{spelling}{name}")).args(arguments).await.unwrap();
@@ -260,7 +234,7 @@ async fn the_end_of_a_cancelled_call_is_an_event_and_counted() {
         let kernel = kernel_of(server_era, &hubs).await;
         let ada = host(&kernel, "ada", host_of(host_era)).await;
         let mut events = subscribe(&ada, &["tool.*"]).await;
-        // Calls are counted from the first reading on.
+        // Calls are counted only after the metrics were read for the first time.
         drop(kernel.metrics());
         let call = tokio::spawn(ada.call("models.hang").into_future());
         assert_eq!(next(&mut events).await.channel, "tool.started");
@@ -275,10 +249,6 @@ async fn the_end_of_a_cancelled_call_is_an_event_and_counted() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_call_that_asks_its_caller_starts_once_and_ends_once_with_the_duration_of_all_rounds() {
-    #[derive(Deserialize, JsonSchema)]
-    struct Guest {
-        name: String,
-    }
     let asks = || {
         let form = Tool::new("form", "Asks", |cx: Context| async move {
             tokio::time::sleep(Duration::from_millis(50)).await;
@@ -289,12 +259,8 @@ async fn a_call_that_asks_its_caller_starts_once_and_ends_once_with_the_duration
     };
     for (host_era, server_era) in PAIRS {
         let make = move || limit_era(asks(), server_era);
-        let kernel = build(Kernel::builder().local_with("asks", open(&["form"]), make)).await;
-        wait_for_tools(&kernel, "asks", 1).await;
-        let builder = host_of(host_era).on_elicitation(|question: ElicitParams| async move {
-            question.accept_with(&json!({ "name": "Ann" }))
-        });
-        let ada = host(&kernel, "ada", builder).await;
+        let kernel = kernel_with("asks", open(&["form"]), 1, make).await;
+        let ada = host(&kernel, "ada", answering(host_era)).await;
         let mut events = subscribe(&ada, &["tool.*"]).await;
         drop(kernel.metrics());
         let pair = format!("{host_era:?} {server_era:?}");

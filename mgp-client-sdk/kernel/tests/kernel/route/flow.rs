@@ -5,15 +5,16 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mgp_client_sdk::{Client, ToolResult};
+use mgp_discovery::{GovernanceConfig, Isolation};
 use mgp_kernel::Kernel;
-use mgp_security::AuditQuery;
 use mgp_server_sdk::prelude::*;
 use mgp_server_sdk::{LogLevel, Logger};
 use mgp_testkit::temp_dir;
 use mgp_transport::{Connection, duplex};
 use mgp_types::Payload;
 use mgp_types::mcp::{ElicitAction, ElicitResult, Era};
-use mgp_types::mgp::DefaultPolicy;
+use mgp_types::method::LoggingSetLevel;
+use mgp_types::mgp::ServerState;
 use mgp_types::service::{
     Call, CallerRequest, InputRequired, Outlet, OutletItem, Principal, Reply, Stack, around,
 };
@@ -21,16 +22,10 @@ use serde_json::{Value, json};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
-use super::world::{PAIRS, build, host, host_of, limit_era, open, until, wait_for_tools};
-
-/// A guard that notifies when the call that holds it is dropped.
-struct NotifyOnDrop(Arc<Notify>);
-
-impl Drop for NotifyOnDrop {
-    fn drop(&mut self) {
-        self.0.notify_one();
-    }
-}
+use super::world::{
+    NotifyOnDrop, PAIRS, build_with_tools, host, host_of, kernel_with, limit_era, open,
+    recorded_calls, until, wait_for_tools,
+};
 
 fn worker(era: Era, begun: Arc<Notify>, dropped: Arc<Notify>) -> Server {
     let steps = Tool::new("steps", "Works", |cx: Context, log: Logger| async move {
@@ -58,8 +53,7 @@ async fn world(era: Era) -> (Kernel, Arc<Notify>, Arc<Notify>) {
     let (begun, dropped) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let parts = (Arc::clone(&begun), Arc::clone(&dropped));
     let make = move || worker(era, Arc::clone(&parts.0), Arc::clone(&parts.1));
-    let kernel = build(Kernel::builder().local_with("w", open(&["steps", "waits"]), make)).await;
-    wait_for_tools(&kernel, "w", 2).await;
+    let kernel = kernel_with("w", open(&["steps", "waits"]), 2, make).await;
     (kernel, begun, dropped)
 }
 
@@ -114,14 +108,17 @@ async fn a_call_cancelled_by_the_host_ends_at_the_server() {
     }
 }
 
-#[tokio::test]
-async fn a_log_level_set_by_the_host_is_set_at_the_server() {
-    let (kernel, ..) = world(Era::Legacy).await;
+/// Connects a legacy host of an agent; returns it with the levels of the log messages that it receives.
+async fn logging_host(kernel: &Kernel, agent: &str) -> (Client, Arc<Mutex<Vec<LogLevel>>>) {
     let logs: Arc<Mutex<Vec<LogLevel>>> = Arc::default();
     let sink = Arc::clone(&logs);
     let builder =
         host_of(Era::Legacy).on_log(move |message| sink.lock().unwrap().push(message.level));
-    let host = host(&kernel, "ann", builder).await;
+    (host(kernel, agent, builder).await, logs)
+}
+
+/// Requests debug messages, and waits until they arrive.
+async fn check_debug_messages(host: &Client, logs: &Mutex<Vec<LogLevel>>) {
     host.set_level(LogLevel::Debug).await.unwrap();
     until("debug messages arrive", || async {
         host.call("steps").await.unwrap();
@@ -131,10 +128,61 @@ async fn a_log_level_set_by_the_host_is_set_at_the_server() {
 }
 
 #[tokio::test]
+async fn a_log_level_set_by_the_host_is_set_at_the_server() {
+    let (kernel, ..) = world(Era::Legacy).await;
+    let (host, logs) = logging_host(&kernel, "ann").await;
+    check_debug_messages(&host, &logs).await;
+}
+
+#[tokio::test]
+async fn a_log_level_that_one_agent_has_set_is_also_set_at_the_instance_of_another() {
+    let mut mgp = open(&["steps", "waits"]);
+    mgp.isolation = Isolation::PerAgent;
+    let make = || worker(Era::Legacy, Arc::default(), Arc::default());
+    let kernel = kernel_with("w", mgp, 2, make).await;
+    let (ann, of_ann) = logging_host(&kernel, "ann").await;
+    check_debug_messages(&ann, &of_ann).await;
+    let (bob, of_bob) = logging_host(&kernel, "bob").await;
+    bob.call("steps").await.unwrap();
+    check_debug_messages(&bob, &of_bob).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_does_not_answer_does_not_delay_the_log_level_of_another() {
+    let silent = || {
+        let hangs = around(|call: Call, inner: Stack| async move {
+            if call.is::<LoggingSetLevel>() {
+                std::future::pending::<()>().await;
+            }
+            inner.send(call).await
+        });
+        limit_era(Server::new("silent", "1").logging().layer(hangs), Era::Legacy)
+    };
+    let builder = Kernel::builder().local_with("silent", open(&[]), silent).local_with(
+        "w",
+        open(&["steps", "waits"]),
+        || worker(Era::Legacy, Arc::default(), Arc::default()),
+    );
+    let kernel = build_with_tools(builder, [("w", 2)]).await;
+    until("both are connected", async || {
+        kernel.servers().iter().all(|server| server.status == ServerState::Connected)
+    })
+    .await;
+    let (host, logs) = logging_host(&kernel, "ann").await;
+    host.set_level(LogLevel::Error).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    // This change waits until the first request to the silent server has timed out.
+    host.set_level(LogLevel::Debug).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    host.call("steps").await.unwrap();
+    until("debug messages arrive", || async { logs.lock().unwrap().contains(&LogLevel::Debug) })
+        .await;
+}
+
+#[tokio::test]
 async fn calls_in_a_batch_succeed_and_fail_by_themselves() {
     for (above, below) in PAIRS {
-        let mut closed = open(&["secret"]);
-        closed.default_policy = DefaultPolicy::OptIn;
+        let closed = GovernanceConfig::default();
         let secret = || Tool::new("secret", "Secret", || async { "secret" });
         let parts = (Arc::<Notify>::default(), Arc::<Notify>::default());
         let builder = Kernel::builder()
@@ -142,9 +190,7 @@ async fn calls_in_a_batch_succeed_and_fail_by_themselves() {
             .local_with("w", open(&["steps", "waits"]), move || {
                 worker(below, Arc::clone(&parts.0), Arc::clone(&parts.1))
             });
-        let kernel = build(builder).await;
-        wait_for_tools(&kernel, "w", 2).await;
-        wait_for_tools(&kernel, "closed", 1).await;
+        let kernel = build_with_tools(builder, [("w", 2), ("closed", 1)]).await;
         let host = host(&kernel, "ann", host_of(above)).await;
         let calls = json!([
             { "name": "steps", "arguments": {} },
@@ -206,12 +252,9 @@ async fn a_call_in_a_batch_is_not_recorded_as_a_round_of_another() {
     let results: Value = batch.structured_content.as_ref().unwrap().get().unwrap();
     assert!(results["results"][0]["error"].is_object(), "{results}");
     assert_eq!(results["results"][8]["result"]["content"][0]["text"], "asks: false", "{results}");
-    let log = kernel.governance().log().unwrap();
-    log.flush().await.unwrap();
-    let query = AuditQuery::new().tool("form").event_type("TOOL_EXECUTED");
-    let events = serde_json::to_value(log.query(query).await.unwrap().events).unwrap();
-    let recorded = events.as_array().unwrap();
-    let done: Vec<_> = recorded.iter().filter(|event| event["result"] == "SUCCESS").collect();
+    let events = recorded_calls(&kernel, "f").await;
+    let mut done: Vec<Value> = serde_json::from_str(&events).unwrap();
+    done.retain(|event| event["result"] == "SUCCESS");
     assert_eq!(done.len(), 1, "{events}");
     assert!(done[0]["details"].get("rounds").is_none(), "{events}");
     host.close().await;
@@ -237,9 +280,8 @@ async fn an_agent_with_many_running_calls_does_not_hold_up_the_others() {
     let look = || Server::new("o", "1").tool(Tool::new("look", "Looks out", || async { "sun" }));
     let builder = Kernel::builder();
     let builder = builder.local_with("w", open(&["waits"]), make);
-    let kernel = build(builder.local_with("o", open(&["look"]), look)).await;
-    wait_for_tools(&kernel, "w", 1).await;
-    wait_for_tools(&kernel, "o", 1).await;
+    let builder = builder.local_with("o", open(&["look"]), look);
+    let kernel = build_with_tools(builder, [("w", 1), ("o", 1)]).await;
     // All hosts of a served kernel share one stack, and so its limits.
     let stack = kernel.server().into_stack().unwrap();
     let connect = async |agent: &str| {

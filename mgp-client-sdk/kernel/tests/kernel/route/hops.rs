@@ -8,7 +8,7 @@ use mgp_server_sdk::{Prompt, Resource, Server, Tool};
 use mgp_types::ErrorCode;
 use mgp_types::mcp::Era;
 
-use super::world::{build, host, host_of, open, until, wait_for_tools};
+use super::world::{build, host, host_of, kernel_with, open, until};
 
 #[tokio::test]
 async fn a_server_behind_two_kernels_is_reached_through_both() {
@@ -17,12 +17,9 @@ async fn a_server_behind_two_kernels_is_reached_through_both() {
             .tool(Tool::new("now", "The time of day", || async { "noon" }))
             .resource(Resource::text("file:///a", "a", "text"))
     };
-    let inner = build(Kernel::builder().local_with("clock", open(&["now"]), clock)).await;
-    wait_for_tools(&inner, "clock", 1).await;
+    let inner = kernel_with("clock", open(&["now"]), 1, clock).await;
     let behind = inner.clone();
-    let builder = Kernel::builder().local_with("inner", open(&["now"]), move || behind.server());
-    let outer = build(builder).await;
-    wait_for_tools(&outer, "inner", 1).await;
+    let outer = kernel_with("inner", open(&["now"]), 1, move || behind.server()).await;
     for era in [Era::Legacy, Era::Modern] {
         let host = host(&outer, "ann", host_of(era)).await;
         let result = host.call("now").await.unwrap();

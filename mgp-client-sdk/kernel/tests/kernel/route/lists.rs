@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use mgp_client_sdk::{Client, ToolResult};
-use mgp_discovery::Config;
+use mgp_discovery::GovernanceConfig;
 use mgp_kernel::Kernel;
 use mgp_server_sdk::{Args, PartialArgument, Prompt, Resource, Server, Tool};
 use mgp_types::mcp::{
@@ -13,13 +13,16 @@ use mgp_types::mcp::{
     PromptMessage, PromptReference, ResourceReference, Revision, Role,
 };
 use mgp_types::method::Initialize;
-use mgp_types::mgp::{AccessGrantParams, AccessPermission, EntryType, ServerState};
-use mgp_types::service::{Call, Context, Outlet, OutletItem, Principal, Reply, Stack, around};
+use mgp_types::mgp::{AccessGrantParams, ServerState};
+use mgp_types::service::{Call, Context, Outlet, OutletItem, Reply, Stack, around};
 use mgp_types::{ErrorCode, Payload};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::world::{PAIRS, build, host, host_of, limit_era, open, until, wait_for_tools};
+use super::world::{
+    NO_ARGUMENTS, PAIRS, build, build_with_tools, config_of, grant, host, host_of, limit_era, open,
+    reopen, until, wait_for_tools,
+};
 
 #[derive(Deserialize, JsonSchema)]
 struct City {
@@ -110,8 +113,7 @@ async fn an_entry_of_two_servers_has_two_names_that_lead_back() {
         let prompt = CompleteReference::Prompt(PromptReference::new("rain.plan"));
         let template = ResourceReference::new("mgp+rain:weather://{city}/now");
         for reference in [prompt, CompleteReference::Resource(template)] {
-            let none: [(&str, &str); 0] = [];
-            let proposed = host.complete(reference, "city", "B", none).await.unwrap();
+            let proposed = host.complete(reference, "city", "B", NO_ARGUMENTS).await.unwrap();
             assert_eq!(proposed.values, ["Bern", "Bonn"]);
         }
         kernel.stop().await;
@@ -138,19 +140,16 @@ async fn a_server_of_the_first_revision_completes_without_declaring_it() {
     let host = host(&kernel, "ann", host_of(Era::Legacy)).await;
     until("it is listed", || async { host.resources().await.unwrap().len() == 2 }).await;
     let reference = CompleteReference::Prompt(PromptReference::new("plan"));
-    let none: [(&str, &str); 0] = [];
-    let proposed = host.complete(reference, "city", "B", none).await.unwrap();
+    let proposed = host.complete(reference, "city", "B", NO_ARGUMENTS).await.unwrap();
     assert_eq!(proposed.values, ["Bern", "Bonn"]);
     kernel.stop().await;
 }
 
 #[tokio::test]
 async fn an_agent_sees_the_entries_of_the_servers_it_has_access_to() {
-    let mut closed = open(&[]);
-    closed.default_policy = mgp_types::mgp::DefaultPolicy::OptIn;
     let builder = Kernel::builder()
         .local_with("rain", open(&[]), || weather(Era::Modern, "rain"))
-        .local_with("sun", closed, || weather(Era::Modern, "sun"));
+        .local_with("sun", GovernanceConfig::default(), || weather(Era::Modern, "sun"));
     let kernel = build(builder).await;
     let ann = host(&kernel, "ann", host_of(Era::Legacy)).await;
     until("rain is listed", || async { ann.resources().await.unwrap().len() == 2 }).await;
@@ -165,11 +164,7 @@ async fn an_agent_sees_the_entries_of_the_servers_it_has_access_to() {
         refused.code() == ErrorCode::ACCESS_DENIED
     })
     .await;
-    let operator = Principal::local().operator();
-    let mut grant =
-        AccessGrantParams::new(EntryType::ServerGrant, "ann", "sun", AccessPermission::Allow);
-    grant.justification = Some("test".to_owned());
-    kernel.governance().access().grant(&operator, grant).await.unwrap();
+    grant(&kernel, AccessGrantParams::allow("ann", "sun")).await;
     until("both are listed", || async { ann.resources().await.unwrap().len() == 4 }).await;
     assert!(ann.read_resource("only://sun").await.is_ok());
     kernel.stop().await;
@@ -228,14 +223,7 @@ async fn a_list_is_known_to_the_next_kernel_without_a_start() {
     drop((ann, first));
     let before = made.load(Ordering::SeqCst);
 
-    // The state folder stays locked until all tasks of the previous kernel have ended.
-    let mut second = None;
-    until("the state folder is free", async || {
-        second = builder().in_folder(folder.path()).await.ok();
-        second.is_some()
-    })
-    .await;
-    let second = second.unwrap();
+    let second = reopen(folder.path(), builder).await;
     let ann = host(&second, "ann", host_of(Era::Modern)).await;
     assert_eq!(ann.resources().await.unwrap().len(), 2);
     assert_eq!(ann.prompts().await.unwrap().len(), 1);
@@ -276,13 +264,7 @@ async fn a_new_tool_of_an_updated_server_is_found_before_an_old_one_is_called() 
     drop(first);
     is_updated.store(true, Ordering::SeqCst);
 
-    let mut second = None;
-    until("the state folder is free", async || {
-        second = builder().in_folder(folder.path()).await.ok();
-        second.is_some()
-    })
-    .await;
-    let kernel = second.unwrap();
+    let kernel = reopen(folder.path(), builder).await;
     let running = || {
         let all = kernel.servers();
         all.iter().filter(|server| server.status == ServerState::Connected).count()
@@ -299,13 +281,7 @@ async fn a_new_tool_of_an_updated_server_is_found_before_an_old_one_is_called() 
 
     // Without any call, the kernel reads the lists again some time after a host has connected.
     is_updated.store(false, Ordering::SeqCst);
-    let mut third = None;
-    until("the state folder is free", async || {
-        third = builder().in_folder(folder.path()).await.ok();
-        third.is_some()
-    })
-    .await;
-    let kernel = third.unwrap();
+    let kernel = reopen(folder.path(), builder).await;
     let ann = host(&kernel, "ann", host_of(Era::Legacy)).await;
     until("removed tools are not listed", async || ann.tools().await.unwrap().len() == 3).await;
     kernel.stop().await;
@@ -339,10 +315,9 @@ async fn no_server_can_take_the_names_of_another() {
     let prompts: BTreeSet<_> =
         host.prompts().await.unwrap().iter().map(|prompt| prompt.name.clone()).collect();
     assert_eq!(prompts, ["read", "evil.files.write", "evil.own"].map(str::to_owned).into());
-    let none = std::collections::HashMap::<String, String>::new();
-    assert!(host.get_prompt("files.write", &none).await.is_err(), "it is a name of files");
-    assert!(host.get_prompt("evil.files.write", &none).await.is_ok());
-    assert!(host.get_prompt("evil.own", &none).await.is_ok());
+    assert!(host.get_prompt("files.write", NO_ARGUMENTS).await.is_err(), "it is a name of files");
+    assert!(host.get_prompt("evil.files.write", NO_ARGUMENTS).await.is_ok());
+    assert!(host.get_prompt("evil.own", NO_ARGUMENTS).await.is_ok());
     kernel.stop().await;
 }
 
@@ -414,19 +389,13 @@ async fn an_agent_with_access_to_one_tool_learns_that_its_server_is_starting() {
         || Server::new("slow", "1").around(around(|_: Call, _: Stack| std::future::pending()));
     let small = || Server::new("small", "1").tool(Tool::new("count", "Counts", || async { "1" }));
     for has_small in [false, true] {
-        let mut closed = open(&[]);
-        closed.default_policy = mgp_types::mgp::DefaultPolicy::OptIn;
+        let closed = GovernanceConfig::default();
         let mut builder = Kernel::builder().local_with("slow", closed, slow);
         if has_small {
             builder = builder.local_with("small", open(&["count"]), small);
         }
         let kernel = build(builder).await;
-        let mut grant =
-            AccessGrantParams::new(EntryType::ToolGrant, "ann", "slow", AccessPermission::Allow);
-        grant.tool_name = Some("look".to_owned());
-        grant.justification = Some("test".to_owned());
-        let operator = Principal::local().operator();
-        kernel.governance().access().grant(&operator, grant).await.unwrap();
+        grant(&kernel, AccessGrantParams::allow("ann", "slow").tool("look")).await;
         let host = host(&kernel, "ann", host_of(Era::Legacy)).await;
         let tools = host.list_tools().await.unwrap();
         let find = tools.iter().find(|tool| tool.name == "mgp_tools_discover");
@@ -441,7 +410,7 @@ async fn an_agent_with_access_to_one_tool_learns_that_its_server_is_starting() {
 async fn a_server_that_cannot_start_delays_no_list() {
     let text = "[[servers]]\nid = 'broken'\ncommand = '/nowhere/at/all'\n\
                 mgp = { default_policy = 'opt-out' }\n";
-    let config = Config::parse("mgp.toml", text).unwrap().config;
+    let config = config_of(text);
     let builder = Kernel::builder()
         .config(config)
         .local_with("rain", open(&[]), || weather(Era::Modern, "rain"));
@@ -498,8 +467,7 @@ async fn links_in_results_chunks_and_prompts_lead_to_the_server_that_sent_them()
         let builder = Kernel::builder()
             .local_with("rain", open(&["links"]), move || rain(below))
             .local_with("sun", open(&[]), move || weather(below, "sun"));
-        let kernel = build(builder).await;
-        wait_for_tools(&kernel, "rain", 1).await;
+        let kernel = build_with_tools(builder, [("rain", 1)]).await;
         let host = host(&kernel, "ann", host_of(above)).await;
         until("both are listed", || async { host.resources().await.unwrap().len() == 4 }).await;
         let (outlet, mut items) = Outlet::channel(16);
@@ -514,8 +482,7 @@ async fn links_in_results_chunks_and_prompts_lead_to_the_server_that_sent_them()
         let chunks: Vec<ContentBlock> =
             items.filter(|block: &ContentBlock| block.as_text().is_none()).collect();
         assert_eq!(linked(&chunks), expected, "{above:?} {below:?}");
-        let none: [(&str, &str); 0] = [];
-        let cited = host.get_prompt("cite", none).await.unwrap();
+        let cited = host.get_prompt("cite", NO_ARGUMENTS).await.unwrap();
         let content = cited.messages.iter().map(|message| &message.content);
         assert_eq!(linked(content), expected, "{above:?} {below:?}");
         for (uri, text) in expected.iter().zip(["rain", "rain in Bern", "rain"]) {
@@ -574,8 +541,7 @@ async fn an_answer_that_hosts_cannot_read_is_an_error_of_its_server() {
         let prompt = host.get_prompt("plan", [("city", "Bern")]).await.unwrap_err();
         let read = host.read_resource("file:///readme").await.unwrap_err();
         let reference = CompleteReference::Prompt(PromptReference::new("plan"));
-        let none: [(&str, &str); 0] = [];
-        let completed = host.complete(reference, "city", "B", none).await.unwrap_err();
+        let completed = host.complete(reference, "city", "B", NO_ARGUMENTS).await.unwrap_err();
         for error in [prompt, read, completed] {
             assert_eq!(error.code(), ErrorCode::UPSTREAM_ERROR, "{above:?} {error}");
         }

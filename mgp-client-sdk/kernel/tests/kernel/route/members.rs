@@ -2,7 +2,6 @@
 //! security metadata of tools (MGP §4.2, §16.5, §16.7).
 
 use mgp_client_sdk::ToolResult;
-use mgp_discovery::Config;
 use mgp_kernel::Kernel;
 use mgp_server_sdk::Resource;
 use mgp_server_sdk::prelude::*;
@@ -15,7 +14,9 @@ use mgp_types::service::{
 use mgp_types::{ErrorCode, Payload, Recovery, RpcError};
 use serde_json::{Value, json};
 
-use super::world::{build, host, host_of, limit_era, open, search, wait_for_tools};
+use super::world::{
+    build_with_tools, config_of, host, host_of, kernel_with, limit_era, open, search,
+};
 
 fn server(id: &'static str) -> impl Fn() -> Server + Send + Sync + 'static {
     move || {
@@ -31,10 +32,7 @@ async fn world() -> Kernel {
         .config(search())
         .local_with("a", open(&["which", "a_time"]), server("a"))
         .local_with("b", open(&["which", "b_time"]), server("b"));
-    let kernel = build(builder).await;
-    wait_for_tools(&kernel, "a", 2).await;
-    wait_for_tools(&kernel, "b", 2).await;
-    kernel
+    build_with_tools(builder, [("a", 2), ("b", 2)]).await
 }
 
 /// A modern client, each of whose requests has a scope of its own, as over HTTP.
@@ -208,8 +206,7 @@ async fn a_plain_caller_receives_no_member_of_mgp_in_the_result_of_a_server() {
             next.send(call).await
         }))
     };
-    let kernel = build(Kernel::builder().local_with("w", open(&["w_time"]), make)).await;
-    wait_for_tools(&kernel, "w", 1).await;
+    let kernel = kernel_with("w", open(&["w_time"]), 1, make).await;
     for era in [Era::Legacy, Era::Modern] {
         for (client, expected) in [(host_of(era), true), (host_of(era).without_mgp(), false)] {
             let host = host(&kernel, "ada", client).await;
@@ -234,8 +231,7 @@ async fn an_error_that_its_server_sent_without_hints_has_the_default_ones() {
             next.send(call).await
         }))
     };
-    let kernel = build(Kernel::builder().local_with("w", open(&["w_time"]), make)).await;
-    wait_for_tools(&kernel, "w", 1).await;
+    let kernel = kernel_with("w", open(&["w_time"]), 1, make).await;
     let host = host(&kernel, "ada", host_of(Era::Legacy)).await;
     let error = RpcError::from(host.call("w_time").await.unwrap_err());
     assert_eq!(error.as_recovery(), Recovery::default_for(error.code()).as_ref());
@@ -258,8 +254,7 @@ async fn a_server_cannot_set_the_effective_risk_of_its_tools() {
         });
         limit_era(server.layer(lists), Era::Legacy)
     };
-    let kernel = build(Kernel::builder().local_with("w", open(&[]), make)).await;
-    wait_for_tools(&kernel, "w", 1).await;
+    let kernel = kernel_with("w", open(&[]), 1, make).await;
     let security = ExtensionSet::EMPTY.with(Extension::ToolSecurity);
     let host = host(&kernel, "ada", host_of(Era::Legacy).mgp(security)).await;
     for (highest, is_found) in [("safe", false), ("dangerous", true)] {
@@ -300,10 +295,9 @@ async fn a_tool_that_the_kernel_assessed_as_dangerous_has_no_harmless_hints() {
         [("direct", &["get_page", "get_place", "get_time"][..]), ("search", &["get_page"])]
     {
         let config = format!("[kernel]\nsurface = '{surface}'");
-        let config = Config::parse("mgp.toml", &config).unwrap().config;
+        let config = config_of(&config);
         let builder = Kernel::builder().config(config).local_with("n", mgp.clone(), make);
-        let kernel = build(builder).await;
-        wait_for_tools(&kernel, "n", 3).await;
+        let kernel = build_with_tools(builder, [("n", 3)]).await;
         for era in [Era::Legacy, Era::Modern] {
             let host = host(&kernel, "ada", host_of(era).without_mgp().apps()).await;
             let mut tools = host.list_tools().await.unwrap();
@@ -333,10 +327,7 @@ async fn a_request_loads_only_tools_that_the_key_permits_to_call() {
         .config(search())
         .local_with("one", open(&["clock_one"]), make("one", "clock_one"))
         .local_with("two", open(&["clock_two"]), make("two", "clock_two"));
-    let kernel = build(builder).await;
-    for server in ["one", "two"] {
-        wait_for_tools(&kernel, server, 1).await;
-    }
+    let kernel = build_with_tools(builder, [("one", 1), ("two", 1)]).await;
     let mut client = Requests::new(&kernel);
     for (words, status, loaded) in [
         (&["tools.list"][..], "pending_approval", &[][..]),

@@ -3,18 +3,20 @@
 use std::collections::BTreeSet;
 
 use mgp_client_sdk::{Client, ToolResult as _};
-use mgp_discovery::Config;
+use mgp_discovery::GovernanceConfig;
 use mgp_kernel::{Kernel, KernelBuilder};
 use mgp_server_sdk::{Server, Tool};
 use mgp_testkit::temp_dir;
 use mgp_types::ErrorCode;
 use mgp_types::mcp::Era;
 use mgp_types::method::KernelExplain;
-use mgp_types::mgp::{AccessGrantParams, DefaultPolicy, ExplainedOutcome, KernelExplainParams};
+use mgp_types::mgp::{AccessGrantParams, ExplainedOutcome, KernelExplainParams};
 use mgp_types::service::Principal;
 use serde_json::{Value, json};
 
-use super::world::{build, host, host_as, host_of, open, until, wait_for_tools};
+use super::world::{
+    build, build_with_tools, config_of, grant, host, host_as, host_of, open, until,
+};
 
 /// The name of a tool that is longer than 64 characters.
 const LONG: &str = "plan_the_day_of_a_group_of_people_who_travel_through_several_towns_together";
@@ -36,7 +38,7 @@ fn server(
 }
 
 fn builder(config: &str) -> KernelBuilder {
-    Kernel::builder().config(Config::parse("mgp.toml", config).unwrap().config)
+    Kernel::builder().config(config_of(config))
 }
 
 /// Returns the names of the listed tools, without those of the kernel.
@@ -59,18 +61,15 @@ fn is_portable(name: &str) -> bool {
 async fn an_agent_with_the_key_sees_and_calls_portable_names_and_another_agent_the_usual_ones() {
     const WEATHER: &[&str] = &["plan", "day.now", LONG];
     const KIT: &[&str] = &["plan", "day_now"];
-    let mut closed = open(&[]);
-    closed.default_policy = DefaultPolicy::OptIn;
+    let closed = GovernanceConfig::default();
     let config = "[kernel]\nsurface = 'direct'\n[agents.ada]\nportable_names = true";
     let builder = builder(config)
         .local_with("weather", open(WEATHER), server("weather", WEATHER))
         .local_with("kit", open(KIT), server("kit", KIT))
         // A tool that the agents do not see has the portable name of another one.
         .local_with("secret", closed, server("secret", &["weather_plan"]));
-    let kernel = build(builder).await;
-    for (server, tools) in [("weather", 3), ("kit", 2), ("secret", 1)] {
-        wait_for_tools(&kernel, server, tools).await;
-    }
+    let tools = [("weather", 3), ("kit", 2), ("secret", 1)];
+    let kernel = build_with_tools(builder, tools).await;
     let usual = ["weather.plan", "day.now", LONG, "kit.plan", "day_now"];
     let long = format!("weather {LONG}");
     let texts = ["weather plan", "weather day.now", long.as_str(), "kit plan", "kit day_now"];
@@ -95,7 +94,8 @@ async fn an_agent_with_the_key_sees_and_calls_portable_names_and_another_agent_t
         for (name, text) in usual.into_iter().zip(texts).filter(|(name, _)| *name != "day_now") {
             assert_eq!(called(&ada, name).await, text);
         }
-        // A server does not receive the calls of another server's tool by naming its own like that tool is listed.
+        // A server does not receive the calls of another server's tool if it gives its own tool the name under which
+        // that tool would be listed.
         assert!(!names.contains("day_now"), "{names:?}");
         let shared = ada.call("day_now").await.unwrap_err();
         assert_eq!(shared.code(), ErrorCode::TOOL_NAME_CONFLICT, "{shared}");
@@ -118,10 +118,7 @@ async fn a_portable_name_of_two_tools_is_ambiguous_and_each_is_listed_under_anot
         .local_with("a", open(&["b_c"]), server("a", &["b_c"]))
         .local_with("a.b", open(&["c"]), server("a.b", &["c"]))
         .local_with("x", open(&["b_c", "c"]), server("x", &["b_c", "c"]));
-    let kernel = build(builder).await;
-    for (server, tools) in [("a", 1), ("a.b", 1), ("x", 2)] {
-        wait_for_tools(&kernel, server, tools).await;
-    }
+    let kernel = build_with_tools(builder, [("a", 1), ("a.b", 1), ("x", 2)]).await;
     let ada = host(&kernel, "ada", host_of(Era::Modern)).await;
     let names = listed(&ada).await;
     assert!(names.iter().all(|name| is_portable(name)), "{names:?}");
@@ -143,10 +140,7 @@ async fn searches_for_tools_return_the_names_that_the_list_then_has() {
     let builder = builder(config)
         .local_with("weather", open(&["plan"]), server("weather", &["plan"]))
         .local_with("kit", open(&["plan"]), server("kit", &["plan"]));
-    let kernel = build(builder).await;
-    for server in ["weather", "kit"] {
-        wait_for_tools(&kernel, server, 1).await;
-    }
+    let kernel = build_with_tools(builder, [("weather", 1), ("kit", 1)]).await;
     let expected = BTreeSet::from(["kit_plan", "weather_plan"].map(str::to_owned));
     let ada = host(&kernel, "ada", host_of(Era::Legacy)).await;
     let found = ada.call("mgp_tools_discover").args(json!({ "query": "plan the day" })).await;
@@ -171,8 +165,7 @@ fn flagged() -> Server {
 
 #[tokio::test]
 async fn a_tool_that_waits_for_an_operator_gets_the_same_refusal_by_its_portable_names() {
-    let mut closed = open(&[]);
-    closed.default_policy = DefaultPolicy::OptIn;
+    let closed = GovernanceConfig::default();
     let config = "[kernel]\nsurface = 'direct'\n[agents.ada]\nportable_names = true";
     let builder = builder(config)
         .local_with("kit", open(&["day.plan"]), flagged)
@@ -214,8 +207,7 @@ async fn a_waiting_tool_of_a_server_that_is_switched_off_hides_no_other_one() {
             definitions.waiting().unwrap().iter().any(|one| one.server.as_str() == id)
         })
         .await;
-        let grant = AccessGrantParams::allow("ada", id).because("test");
-        kernel.governance().access().grant(&Principal::local().operator(), grant).await.unwrap();
+        grant(&kernel, AccessGrantParams::allow("ada", id)).await;
         let ada = host(&kernel, "ada", host_of(Era::Modern)).await;
         let refused = ada.call("day_plan").await.unwrap_err();
         assert_ne!(refused.code(), ErrorCode::TOOL_NOT_FOUND, "{id}: {refused}");

@@ -13,7 +13,9 @@ use mgp_types::ErrorCode;
 use mgp_types::mcp::{Era, SkillResources, UI_MIME_TYPE, UiCsp, UiResourceMeta, UiToolMeta};
 use serde_json::{Value, json};
 
-use super::world::{PAIRS, build, host, host_of, limit_era, open, search, until, wait_for_tools};
+use super::world::{
+    PAIRS, build, build_with_tools, host, host_of, kernel_with, limit_era, open, search, until,
+};
 
 const PAGE: &str = "ui://chart/page.html";
 
@@ -48,11 +50,7 @@ async fn two_charts(era: Era, config: Option<Config>, lists_page: bool) -> Kerne
     if let Some(config) = config {
         builder = builder.config(config);
     }
-    let kernel = build(builder).await;
-    for server in ["rain", "My_sun"] {
-        wait_for_tools(&kernel, server, 2).await;
-    }
-    kernel
+    build_with_tools(builder, [("rain", 2), ("My_sun", 2)]).await
 }
 
 /// Returns the URI of the page of a tool, as the host's tool list contains it.
@@ -92,10 +90,7 @@ async fn each_tool_leads_to_the_page_of_its_own_server() {
 
 #[tokio::test]
 async fn a_page_that_one_server_lists_keeps_its_uri() {
-    let builder =
-        Kernel::builder().local_with("rain", open(&[]), || charts(Era::Modern, "rain", true));
-    let kernel = build(builder).await;
-    wait_for_tools(&kernel, "rain", 2).await;
+    let kernel = kernel_with("rain", open(&[]), 2, || charts(Era::Modern, "rain", true)).await;
     let host = host(&kernel, "ann", host_of(Era::Legacy).apps()).await;
     assert_eq!(page_of(&host, "draw_rain").await.as_deref(), Some(PAGE));
     let read = host.read_resource(PAGE).await.unwrap();
@@ -147,10 +142,7 @@ async fn tools_for_pages_only_reach_no_model_if_two_servers_have_the_name() {
         .config(search())
         .local_with("rain", open(&["zoom", "zoom_rain"]), with_zoom("rain"))
         .local_with("My_sun", open(&["zoom"]), with_zoom("sun"));
-    let kernel = build(builder).await;
-    for server in ["rain", "My_sun"] {
-        wait_for_tools(&kernel, server, 3).await;
-    }
+    let kernel = build_with_tools(builder, [("rain", 3), ("My_sun", 3)]).await;
     for builder in [host_of(Era::Legacy), host_of(Era::Legacy).apps()] {
         let host = host(&kernel, "ann", builder).await;
         let best = json!({ "query": "zoom chart", "max_results": 1 });

@@ -2,16 +2,15 @@
 
 use mgp_client_sdk::ToolResult as _;
 use mgp_discovery::GovernanceConfig;
-use mgp_kernel::Kernel;
 use mgp_server_sdk::prelude::*;
 use mgp_types::mcp::Era;
 use mgp_types::{Payload, RawObject};
 use serde_json::json;
 
-use super::world::{PAIRS, build, host, host_of, limit_era, open, until, wait_for_tools};
+use super::world::{PAIRS, host, host_of, kernel_with, limit_era, open, until};
 
-/// Returns a server with the tool `names`, whose result is also text, and the tools `bare` and `free`, whose results are
-/// not; `free` declares no schema.
+/// Returns a server with the tool `names`, whose result is also text, and the tools `bare` and `free`, whose results
+/// are not; `free` declares no schema.
 fn lists() -> Server {
     async fn numbers() -> CallToolResult {
         let mut result = CallToolResult::new(Vec::new());
@@ -29,9 +28,7 @@ fn lists() -> Server {
 async fn structured_content_that_is_no_object_is_text_for_legacy_hosts_and_kept_for_modern_ones() {
     for (above, below) in PAIRS {
         let create = move || limit_era(lists(), below);
-        let builder = Kernel::builder().local_with("a", open(&["names", "bare", "free"]), create);
-        let kernel = build(builder).await;
-        wait_for_tools(&kernel, "a", 3).await;
+        let kernel = kernel_with("a", open(&["names", "bare", "free"]), 3, create).await;
         let host = host(&kernel, "ann", host_of(above).without_mgp()).await;
         let is_kept = (above, below) == (Era::Modern, Era::Modern);
         let lists_all = async || host.tools().await.unwrap().iter().any(|tool| tool.name == "free");
@@ -60,9 +57,7 @@ async fn structured_content_that_is_no_object_is_text_for_legacy_hosts_and_kept_
 async fn the_refusal_of_a_tool_with_an_output_schema_has_no_other_content_for_plain_hosts() {
     for era in [Era::Legacy, Era::Modern] {
         let create = || limit_era(lists(), Era::Modern);
-        let builder = Kernel::builder().local_with("a", GovernanceConfig::default(), create);
-        let kernel = build(builder).await;
-        wait_for_tools(&kernel, "a", 3).await;
+        let kernel = kernel_with("a", GovernanceConfig::default(), 3, create).await;
         let host = host(&kernel, "ann", host_of(era).without_mgp()).await;
         // Some clients compare also the content of a failed result with the schema.
         for (tool, has_content) in [("names", false), ("a.bare", false), ("free", true)] {

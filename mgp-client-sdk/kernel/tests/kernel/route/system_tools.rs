@@ -12,14 +12,17 @@ use mgp_server_sdk::prelude::*;
 use mgp_types::mcp::Era;
 use mgp_types::method::{HealthPing, HealthStatusGet};
 use mgp_types::mgp::{
-    DefaultPolicy, HealthStatus, LifecycleParams, PingParams, ServerState, ShutdownParams,
-    StatusParams, StatusResult,
+    HealthStatus, LifecycleParams, PingParams, ServerState, ShutdownParams, StatusParams,
+    StatusResult,
 };
 use mgp_types::service::{Principal, ServerId};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
-use super::world::{PAIRS, build, host, host_as, host_of, limit_era, open, until, wait_for_tools};
+use super::world::{
+    NotifyOnDrop, PAIRS, build_with_tools, host, host_as, host_of, kernel_with, limit_era, open,
+    until,
+};
 
 /// Starts a kernel with the MGP server `new` and the plain server `old`.
 async fn world(era: Era) -> Kernel {
@@ -31,10 +34,7 @@ async fn world(era: Era) -> Kernel {
         open(&["old_time"]),
         old,
     );
-    let kernel = build(builder).await;
-    wait_for_tools(&kernel, "new", 1).await;
-    wait_for_tools(&kernel, "old", 1).await;
-    kernel
+    build_with_tools(builder, [("new", 1), ("old", 1)]).await
 }
 
 fn ping_of(server: &str) -> PingParams {
@@ -135,8 +135,7 @@ async fn world_that_waits() -> (Kernel, Arc<Notify>, Arc<Notify>) {
         });
         Server::new("w", "1").tool(waits)
     };
-    let kernel = build(Kernel::builder().local_with("w", open(&["waits"]), make)).await;
-    wait_for_tools(&kernel, "w", 1).await;
+    let kernel = kernel_with("w", open(&["waits"]), 1, make).await;
     (kernel, begun, ended)
 }
 
@@ -184,20 +183,9 @@ async fn a_call_is_cancelled_by_a_tool() {
     let _ = waiting.await;
 }
 
-/// A guard that notifies when the call that holds it is dropped.
-struct NotifyOnDrop(Arc<Notify>);
-
-impl Drop for NotifyOnDrop {
-    fn drop(&mut self) {
-        self.0.notify_one();
-    }
-}
-
 /// Regression test: the kernel did not announce the states of its servers, so a host only noticed failing calls.
 #[tokio::test]
 async fn a_state_of_a_server_behind_is_announced_to_those_who_see_it() {
-    let mut closed = GovernanceConfig::default();
-    closed.default_policy = DefaultPolicy::OptIn;
     let seen =
         || Server::new("seen", "1").tool(Tool::new("seen_time", "The time", || async { "noon" }));
     let hidden = || {
@@ -205,9 +193,8 @@ async fn a_state_of_a_server_behind_is_announced_to_those_who_see_it() {
     };
     let builder = Kernel::builder();
     let builder = builder.local_with("seen", open(&["seen_time"]), seen);
-    let kernel = build(builder.local_with("hidden", closed, hidden)).await;
-    wait_for_tools(&kernel, "seen", 1).await;
-    wait_for_tools(&kernel, "hidden", 1).await;
+    let builder = builder.local_with("hidden", GovernanceConfig::default(), hidden);
+    let kernel = build_with_tools(builder, [("seen", 1), ("hidden", 1)]).await;
     let (send, mut states) = tokio::sync::mpsc::unbounded_channel();
     let told = move |change: &LifecycleParams| drop(send.send(change.clone()));
     let plain = Client::builder("plain", "1")

@@ -5,21 +5,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use mgp_client_sdk::ToolResult;
-use mgp_discovery::Config;
+use mgp_discovery::{Config, GovernanceConfig};
 use mgp_kernel::Kernel;
 use mgp_server_sdk::prelude::*;
 use mgp_server_sdk::{ContextExt, TasksConfig};
-use mgp_types::mcp::{ElicitAction, ElicitParams, ElicitResult, Era, TaskSupport};
-use mgp_types::mgp::DefaultPolicy;
+use mgp_types::mcp::{ElicitParams, Era, TaskSupport};
 use tokio::sync::Notify;
 
-use super::world::{PAIRS, build, host, host_of, limit_era, open, wait_for_tools};
-
-#[derive(Deserialize, JsonSchema)]
-struct Guest {
-    /// The guest's name.
-    name: String,
-}
+use super::world::{
+    Guest, PAIRS, build_with_tools, config_of, host, host_of, kernel_with, limit_era, open,
+};
 
 const TOOLS: [&str; 3] = ["slow", "only", "asks"];
 
@@ -59,8 +54,7 @@ async fn world_with(era: Era, config: Config) -> (Kernel, Arc<Notify>) {
     let ends = Arc::clone(&may_end);
     let make = move || slow(era, Arc::clone(&ends));
     let builder = Kernel::builder().config(config);
-    let kernel = build(builder.local_with("s", open(&TOOLS), make)).await;
-    wait_for_tools(&kernel, "s", 3).await;
+    let kernel = build_with_tools(builder.local_with("s", open(&TOOLS), make), [("s", 3)]).await;
     (kernel, may_end)
 }
 
@@ -70,9 +64,7 @@ async fn a_tool_that_runs_only_as_a_task_is_called_like_any_other() {
         let (kernel, _) = world(below).await;
         let builder = host_of(above).on_elicitation(|question: ElicitParams| async move {
             assert_eq!(question.message, "The server `s` asks:\nWho comes?");
-            let mut answer = ElicitResult::new(ElicitAction::Accept);
-            answer.content = Some(serde_json::from_str(r#"{"name":"Ann"}"#).unwrap());
-            Ok(answer)
+            question.accept_with(&serde_json::json!({ "name": "Ann" }))
         });
         let host = host(&kernel, "ann", builder).await;
         for (tool, expected) in [("only", "done too"), ("asks", "Ann")] {
@@ -88,7 +80,7 @@ async fn a_tool_that_runs_only_as_a_task_is_called_like_any_other() {
 async fn a_question_of_a_task_is_asked_once_although_the_call_has_limits() {
     let limits = "[agents.ann.limits]\ncalls_per_minute = 1000\nrunning = 2\n";
     for (above, below) in PAIRS {
-        let config = Config::parse("mgp.toml", limits).unwrap().config;
+        let config = config_of(limits);
         let (kernel, _) = world_with(below, config).await;
         let asked = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&asked);
@@ -96,9 +88,7 @@ async fn a_question_of_a_task_is_asked_once_although_the_call_has_limits() {
             count.fetch_add(1, Ordering::Relaxed);
             async move {
                 assert_eq!(question.message, "The server `s` asks:\nWho comes?");
-                let mut answer = ElicitResult::new(ElicitAction::Accept);
-                answer.content = Some(serde_json::from_str(r#"{"name":"Ann"}"#).unwrap());
-                Ok(answer)
+                question.accept_with(&serde_json::json!({ "name": "Ann" }))
             }
         });
         let host = host(&kernel, "ann", builder).await;
@@ -162,15 +152,11 @@ async fn a_modern_caller_that_supports_tasks_gets_one() {
 async fn a_tool_of_the_same_name_that_the_caller_does_not_see_prevents_no_task() {
     let may_end = Arc::new(Notify::new());
     let ends = Arc::clone(&may_end);
-    let mut closed = open(&["slow"]);
-    closed.default_policy = DefaultPolicy::OptIn;
     let other = || Server::new("z", "1").tool(Tool::new("slow", "Is hidden", || async { "other" }));
     let builder = Kernel::builder()
         .local_with("s", open(&TOOLS), move || slow(Era::Legacy, Arc::clone(&ends)))
-        .local_with("z", closed, other);
-    let kernel = build(builder).await;
-    wait_for_tools(&kernel, "s", 3).await;
-    wait_for_tools(&kernel, "z", 1).await;
+        .local_with("z", GovernanceConfig::default(), other);
+    let kernel = build_with_tools(builder, [("s", 3), ("z", 1)]).await;
     let ann = host(&kernel, "ann", host_of(Era::Legacy)).await;
     may_end.notify_one();
     assert_eq!(ann.call("slow").as_task().await.unwrap().to_text(), "done");
@@ -188,8 +174,7 @@ async fn a_restart_waits_for_the_task_that_a_call_became() {
     let mut mgp = open(&["long"]);
     // Without the extension `lifecycle`, the kernel itself waits for the calls of the server.
     mgp.extensions = vec!["streaming".to_owned()];
-    let kernel = build(Kernel::builder().local_with("s", mgp, make)).await;
-    wait_for_tools(&kernel, "s", 1).await;
+    let kernel = kernel_with("s", mgp, 1, make).await;
     let ann = host(&kernel, "ann", host_of(Era::Modern)).await;
     let call = ann.call("long");
     let running = tokio::spawn(async move { call.await });

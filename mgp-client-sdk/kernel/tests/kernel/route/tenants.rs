@@ -10,26 +10,18 @@ use mgp_server_sdk::prelude::*;
 use mgp_server_sdk::{ContextExt, LogLevel, Logger};
 use mgp_testkit::Alive;
 use mgp_types::Payload;
-use mgp_types::mcp::{
-    CreateMessageResult, ElicitAction, ElicitParams, ElicitResult, Era, LogMessageParams,
-};
+use mgp_types::mcp::{CreateMessageResult, ElicitParams, Era, LogMessageParams};
 use mgp_types::method::LogMessage;
 use mgp_types::service::OutletItem;
 use mgp_types::service::{Call, Outlet};
 use tokio::sync::{Barrier, Notify};
 
-use super::world::{PAIRS, build, host, host_of, limit_era, open, until, wait_for_tools};
+use super::world::{Guest, PAIRS, host, host_of, kernel_with, limit_era, open, until};
 
 #[derive(Deserialize, JsonSchema)]
 struct Who {
     /// The name of the caller.
     who: String,
-}
-
-#[derive(Deserialize, JsonSchema)]
-struct Guest {
-    /// The guest's name.
-    name: String,
 }
 
 fn shared(era: Era, both: Arc<Barrier>) -> Server {
@@ -99,12 +91,7 @@ async fn tenant(kernel: &Kernel, who: &'static str, era: Era) -> (Client, Receiv
         .on_log(move |message| logs.add(format!("log {}", message.data.as_str())))
         .on_elicitation(move |question: ElicitParams| {
             questions.add(format!("question {}", question.message));
-            async move {
-                let mut answer = ElicitResult::new(ElicitAction::Accept);
-                answer.content =
-                    Some(serde_json::from_str(&format!(r#"{{"name":"{who}"}}"#)).unwrap());
-                Ok(answer)
-            }
+            async move { question.accept_with(&serde_json::json!({ "name": who })) }
         });
     (host(kernel, who, builder).await, received)
 }
@@ -112,9 +99,7 @@ async fn tenant(kernel: &Kernel, who: &'static str, era: Era) -> (Client, Receiv
 async fn world(mgp: GovernanceConfig, era: Era) -> Kernel {
     let both = Arc::new(Barrier::new(2));
     let make = move || shared(era, Arc::clone(&both));
-    let kernel = build(Kernel::builder().local_with("s", mgp, make)).await;
-    wait_for_tools(&kernel, "s", 3).await;
-    kernel
+    kernel_with("s", mgp, 3, make).await
 }
 
 fn record_items(received: &Received) -> Outlet {
@@ -231,8 +216,7 @@ async fn an_unused_instance_is_stopped_to_make_room() {
             async { "hello" }
         }))
     };
-    let kernel = build(Kernel::builder().local_with("s", mgp, make)).await;
-    wait_for_tools(&kernel, "s", 1).await;
+    let kernel = kernel_with("s", mgp, 1, make).await;
     assert_eq!(servers.ever(), 1, "the shared instance, whose lists are read");
     let ann = host(&kernel, "ann", host_of(Era::Legacy)).await;
     for _ in 0..3 {
@@ -275,8 +259,7 @@ async fn a_log_message_after_calls_of_two_principals_is_dropped() {
             });
         limit_era(Server::new("s", "1").tool(later).logging(), Era::Legacy)
     };
-    let kernel = build(Kernel::builder().local_with("s", open(&["later"]), make)).await;
-    wait_for_tools(&kernel, "s", 1).await;
+    let kernel = kernel_with("s", open(&["later"]), 1, make).await;
     let (ann, of_ann) = tenant(&kernel, "ann", Era::Legacy).await;
     ann.set_level(LogLevel::Debug).await.unwrap();
     let has = |who: &'static str| {

@@ -9,13 +9,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use mgp_kernel::Kernel;
 use mgp_server_sdk::prelude::*;
 use mgp_testkit::{RawPeer, http_exchange};
-use mgp_transport::{Connection, duplex};
 use mgp_types::mcp::Era;
 use mgp_types::service::Principal;
 use serde_json::{Value, json};
 use tokio::sync::{Barrier, Notify};
 
-use super::world::{build, limit_era, open, until, wait_for_tools};
+use super::world::{kernel_with, limit_era, open, raw_peer, until};
 
 #[derive(Deserialize, JsonSchema)]
 struct Who {
@@ -72,8 +71,7 @@ async fn world(era: Era) -> (Kernel, Arc<Shared>) {
     let shared = Arc::new(shared);
     let made = Arc::clone(&shared);
     let make = move || server(&made, era);
-    let kernel = build(Kernel::builder().local_with("s", open(&["talk", "hold"]), make)).await;
-    wait_for_tools(&kernel, "s", 2).await;
+    let kernel = kernel_with("s", open(&["talk", "hold"]), 2, make).await;
     (kernel, shared)
 }
 
@@ -99,12 +97,7 @@ struct Streams(RawPeer);
 
 impl Streams {
     async fn new(kernel: &Kernel, agent: &str) -> Self {
-        let (here, there) = duplex();
-        let stack = kernel.server().into_stack().unwrap();
-        let connection = Connection::new(there.reader, there.writer, stack)
-            .principal(Principal::local().agent(agent));
-        tokio::spawn(connection.run());
-        let mut this = Self(RawPeer::new(here.reader, here.writer));
+        let mut this = Self(raw_peer(kernel, agent));
         this.0.write(&hello()).await;
         this.answer().await;
         this.0.write(&notification("notifications/initialized", &json!({}))).await;

@@ -1,12 +1,19 @@
-//! Tests that the trace context of a caller reaches the servers of a kernel (W3C Trace Context).
+//! Tests that the trace context of a caller reaches the servers of a kernel (W3C Trace Context), and that calls are
+//! exported.
+
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::time::Duration;
 
 use mgp_kernel::Kernel;
 use mgp_server_sdk::prelude::*;
+use mgp_testkit::{http_response, serve_http};
 use mgp_types::mcp::Era;
 use mgp_types::service::{CallerTrace, mock};
 use serde_json::{Value, json};
+use tokio::sync::Notify;
 
-use super::world::{build, limit_era, open, wait_for_tools};
+use super::world::{build_with_tools, config_of, host, host_of, kernel_with, limit_era, open};
 
 #[tokio::test]
 async fn a_server_receives_the_trace_context_of_the_caller_unchanged_without_telemetry() {
@@ -31,8 +38,7 @@ async fn a_server_receives_the_trace_context_of_the_caller_unchanged_without_tel
             });
             limit_era(Server::new("a", "1").tool(trace), era)
         };
-        let kernel = build(Kernel::builder().local_with("a", open(&["trace"]), create)).await;
-        wait_for_tools(&kernel, "a", 1).await;
+        let kernel = kernel_with("a", open(&["trace"]), 1, create).await;
         let mut caller = mock::client(kernel.server().into_stack().unwrap());
         for params in [
             json!({"name": "trace", "arguments": {}, "_meta": meta}),
@@ -48,4 +54,37 @@ async fn a_server_receives_the_trace_context_of_the_caller_unchanged_without_tel
             );
         }
     }
+}
+
+#[tokio::test]
+async fn a_stop_exports_the_calls_that_it_waits_for() {
+    let (sender, exported) = channel();
+    let url = serve_http(move |request| {
+        let _ = sender.send(request.body.clone());
+        http_response(200, "", "{}")
+    });
+    let begun = Arc::new(Notify::new());
+    let begins = Arc::clone(&begun);
+    let create = move || {
+        let begins = Arc::clone(&begins);
+        let slow = Tool::new("slow", "Takes a moment", move || {
+            let begins = Arc::clone(&begins);
+            async move {
+                begins.notify_one();
+                tokio::time::sleep(Duration::from_millis(200)).await;
+                "done"
+            }
+        });
+        Server::new("a", "1").tool(slow)
+    };
+    let config = config_of(&format!("[kernel.telemetry]\notlp = '{url}'"));
+    let builder = Kernel::builder().config(config).local_with("a", open(&["slow"]), create);
+    let kernel = build_with_tools(builder, [("a", 1)]).await;
+    let host = host(&kernel, "ada", host_of(Era::Modern)).await;
+    let calling = tokio::spawn(async move { host.call("slow").await });
+    begun.notified().await;
+    kernel.stop().await;
+    let exported: Vec<String> = exported.try_iter().collect();
+    assert!(exported.iter().any(|body| body.contains("tools/call slow")), "{exported:?}");
+    calling.abort();
 }

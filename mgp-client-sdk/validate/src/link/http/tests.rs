@@ -158,10 +158,10 @@ async fn a_relay_keeps_the_order_and_reads_the_stream_of_the_session() {
         }
         let id = body.get("id");
         if id.is_none() {
-            // Without the order, the next message would be handled meanwhile.
+            // A relay that did not wait for this notification would send the next message in this time.
             thread::sleep(Duration::from_millis(200));
         }
-        server.lock().unwrap().push(body["method"].clone());
+        server.lock().push(body["method"].clone());
         id.map_or_else(|| response(202, "text/plain", ""), |id| result(id, &json!({})))
     });
     let mut link = open(&url, &[], None).unwrap();
@@ -174,7 +174,7 @@ async fn a_relay_keeps_the_order_and_reads_the_stream_of_the_session() {
         is_notified |= message["method"] == "notifications/message";
         is_answered |= message["id"] == 1;
     }
-    assert_eq!(*handled.lock().unwrap(), ["notifications/initialized", "ping"]);
+    assert_eq!(*handled.lock(), ["notifications/initialized", "ping"]);
 }
 
 #[tokio::test]
@@ -203,6 +203,23 @@ async fn a_modern_call_repeats_the_arguments_that_its_tool_wants_in_headers() {
         last = message;
     }
     assert_eq!(last["result"]["has_header"], true, "{last}");
+}
+
+#[tokio::test]
+async fn a_name_that_no_header_can_have_is_sent_in_base64() {
+    let url = serve(|head, body| {
+        // The head is in lower case.
+        let is_named = head.contains("mcp-name: =?base64?d8o2cnrlcg==?=");
+        result(&body["id"], &json!({ "is_named": is_named }))
+    });
+    let mut link = open(&url, &[], Some(Duration::from_secs(10))).unwrap();
+    let meta = json!({ "io.modelcontextprotocol/protocolVersion": "2026-07-28" });
+    let params = json!({ "name": "wörter", "_meta": meta });
+    let call = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params });
+    send(&link, call).await;
+    let received = link.input.recv().await;
+    let Some(Received::Message(message)) = received else { panic!("{received:?}") };
+    assert_eq!(message["result"]["is_named"], true, "{message}");
 }
 
 #[tokio::test]

@@ -150,7 +150,7 @@ async fn rounds_of_a_call_are_charged_once() {
     }
     client.call("tools/call", CALL).await.unwrap();
     assert_eq!(used(&layer), (1, 12));
-    // The first call has ended, so another call with its name is a new call.
+    // The first call has ended, so another call with the same logical id is a new call.
     client.call("tools/call", CALL).await.unwrap();
     assert_eq!(used(&layer), (2, 24));
 

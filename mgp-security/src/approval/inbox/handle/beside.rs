@@ -6,14 +6,17 @@ use std::time::SystemTime;
 use mgp_types::mgp::GrantDecision;
 use mgp_types::store::StoreError;
 use mgp_types::sync::Mutex;
-use mgp_types::{ErrorCode, RpcError};
+use mgp_types::{ErrorCode, RpcError, Timestamp};
 
 use super::super::request::{ApprovalRequest, RequestState};
 use super::{Inbox, Lookup};
-use crate::approval::{Decision, Question};
+use crate::approval::{ApprovalTerm, Decision, Question};
 use crate::entries::MAX_ATTEMPTS;
 use crate::error::Refusal;
 use crate::state::ChangeError;
+
+/// The maximum length of a justification, in bytes.
+const MAX_JUSTIFICATION: usize = 1024;
 
 impl Inbox {
     /// Waits until an operator decides a question, whose open request is `kept`. If the request ends without a decision
@@ -38,8 +41,8 @@ impl Inbox {
         }
     }
 
-    /// Returns the decision about a question whose request was `kept`, or the new request if that one ended without a
-    /// decision about this question. Returns `None` while the request is open.
+    /// Returns the decision about a question with the request `kept`. If that request ended without a decision about
+    /// this question, returns the question's new request. Returns `None` while `kept` is open.
     pub(in crate::approval::inbox) async fn outcome(
         &self,
         question: &Question,
@@ -47,10 +50,8 @@ impl Inbox {
     ) -> Result<Option<Lookup>, RpcError> {
         let requests = self.0.state.now()?;
         let has_ended = match requests.get(&kept.id) {
-            // `Deferred` makes the `gate` module decide about the call again, now with the operator's decision.
             Some(now) if kept.is_decision(now.state) => {
-                let decision = kept.decision(GrantDecision::Deferred);
-                return Ok(Some(Lookup::Decided(decision)));
+                return Ok(Some(Lookup::Decided(now.closing_decision())));
             }
             Some(now) => match now.state {
                 RequestState::Approved | RequestState::Denied => now.answers(question),
@@ -123,13 +124,45 @@ impl Inbox {
     }
 }
 
-/// Returns the error for a request that cannot be answered: it is decided already, or there was none with this id.
+/// Checks an operator's answer before any part of it is stored. Otherwise a request about permissions could count as
+/// approved although the permissions themselves cannot be approved with this justification or until this time.
+///
+/// # Errors
+/// −32602 if the justification is too long, or if the time until which the answer applies is unreadable or past.
+pub(super) fn check_answer(
+    approved: Option<&ApprovalTerm>,
+    justification: Option<&str>,
+) -> Result<(), RpcError> {
+    if justification.is_some_and(|text| text.len() > MAX_JUSTIFICATION) {
+        let message = format!("the reason has more than {MAX_JUSTIFICATION} bytes");
+        return Err(RpcError::invalid_params(message));
+    }
+    let until = match approved {
+        Some(ApprovalTerm::Tool { until }) => Some(until),
+        Some(ApprovalTerm::Like { until }) => until.as_ref(),
+        Some(ApprovalTerm::Once) | None => None,
+    };
+    match until.map(Timestamp::to_system_time) {
+        Some(None) => Err(RpcError::invalid_params("`until` is not an RFC 3339 time")),
+        Some(Some(end)) if end <= SystemTime::now() => {
+            Err(RpcError::invalid_params("`until` has passed"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Returns the error for a request that cannot be answered, because it waits for its server or is decided already, or
+/// because no request has this id.
 pub(super) fn not_open(request: Option<&Arc<ApprovalRequest>>, id: &str) -> RpcError {
-    RpcError::invalid_params(if let Some(decided) = request {
-        format!("`{}` is {} already", decided.id, decided.state_word())
-    } else {
-        let id = mgp_types::clip(id, 64);
-        format!("no open request has the id `{id}`; see `mgp approvals ls`")
+    RpcError::invalid_params(match request {
+        Some(later) if later.state == RequestState::Later => {
+            format!("`{}` cannot be answered until its server is ready", later.id)
+        }
+        Some(decided) => format!("`{}` is {} already", decided.id, decided.state_word()),
+        None => {
+            let id = mgp_types::clip(id, 64);
+            format!("no open request has the id `{id}`; see `mgp approvals ls`")
+        }
     })
 }
 

@@ -11,12 +11,12 @@ use mgp_types::{RpcError, random_name};
 
 use super::super::request::{ApprovalRequest, RequestState, Requests};
 use super::Inbox;
-use crate::access::AdminCheck;
-use crate::access::Need;
+use super::beside::changed_by_others;
+use crate::access::{AdminCheck, Need};
 use crate::approval::{Question, QuestionSubject};
 use crate::audit::Event;
+use crate::entries::MAX_ATTEMPTS;
 use crate::error::Refusal;
-use crate::state::Writes;
 
 /// The maximum time that a review waits until its server is ready, and the maximum time that it then waits for an
 /// operator.
@@ -50,42 +50,25 @@ impl Inbox {
         Ok(())
     }
 
-    /// Returns the review that serves as the request for a question about permissions, if there is one: an open review
-    /// that names all permissions of the question, or a review that waited for its server. Such a waiting review is
-    /// opened with these permissions.
+    /// Returns a review as an open request. A review that waited for its server is opened with the permissions of the
+    /// question. Returns `None` if another process changed the review in the meantime, so that it must be read again.
     ///
     /// The caller of this method must hold the lock of the requests.
-    pub(super) async fn review_for(
+    pub(super) async fn opened(
         &self,
+        review: &Arc<ApprovalRequest>,
         question: &Question,
-        requests: &Requests,
         now: SystemTime,
     ) -> Result<Option<Arc<ApprovalRequest>>, RpcError> {
-        let (QuestionSubject::Permissions { permissions, tool }, Some(server)) =
-            (&question.about, &question.server)
+        let (QuestionSubject::Permissions { permissions, .. }, Some(server), RequestState::Later) =
+            (&question.about, &question.server, review.state)
         else {
-            return Ok(None);
-        };
-        let is_for = |request: &&Arc<ApprovalRequest>| {
-            request.is_review_of(server)
-                && request.tenant == question.principal.tenant().as_str()
-                && !request.is_over(now)
-                && match request.state {
-                    RequestState::Later => tool.is_none(),
-                    RequestState::Open => {
-                        permissions.iter().all(|one| request.permissions.contains(one))
-                    }
-                    _ => false,
-                }
-        };
-        let Some(review) = requests.all().find(is_for) else { return Ok(None) };
-        if review.state == RequestState::Open {
             return Ok(Some(Arc::clone(review)));
-        }
+        };
         let (asked, event) = asking(review, server, permissions, now);
-        let writes = vec![(asked.id.clone(), Some(asked.clone()))];
-        self.0.state.write(writes, vec![event]).await.map_err(Refusal::from)?;
-        Ok(Some(Arc::new(asked)))
+        let writes = vec![(Arc::clone(review), asked.clone())];
+        let is_opened = self.replace(writes, vec![event]).await?;
+        Ok(is_opened.then(|| Arc::new(asked)))
     }
 
     /// Returns the tenants with a review that still waits until this server is ready.
@@ -108,30 +91,59 @@ impl Inbox {
         permissions: &[Permission],
     ) -> Result<(), RpcError> {
         let _turn = self.0.turn.lock().await;
-        let (requests, now) = (self.0.state.now()?, SystemTime::now());
-        let (mut writes, mut events) = (Writes::new(), Vec::new());
-        let waiting = requests.all().filter(|request| {
+        let is_waiting = |request: &ApprovalRequest| {
             request.is_review_of(server)
                 && request.tenant == tenant
                 && request.state == RequestState::Later
-        });
-        for request in waiting {
-            if permissions.is_empty() {
-                writes.push((request.id.clone(), None));
-                continue;
+        };
+        if permissions.is_empty() {
+            return Ok(self.0.state.take_out(is_waiting, |_| None).await.map_err(Refusal::from)?);
+        }
+        for _ in 0..MAX_ATTEMPTS {
+            let (requests, now) = (self.0.state.now()?, SystemTime::now());
+            let (mut writes, mut events) = (Vec::new(), Vec::new());
+            for request in requests.all().filter(|request| is_waiting(request)) {
+                let (asked, event) = asking(request, server, permissions, now);
+                events.push(event);
+                writes.push((Arc::clone(request), asked));
             }
-            let (asked, event) = asking(request, server, permissions, now);
-            events.push(event);
-            writes.push((asked.id.clone(), Some(asked)));
+            // If another process changed a review in the meantime, read again which reviews still wait.
+            if writes.is_empty() || self.replace(writes, events).await? {
+                return Ok(());
+            }
         }
-        if !writes.is_empty() {
-            self.0.state.write(writes, events).await.map_err(Refusal::from)?;
-        }
-        Ok(())
+        Err(changed_by_others())
     }
 }
 
-/// Returns the review as an open request for `permissions`, and the audit event for it.
+/// Returns the review that serves as the request for a question about permissions, if there is one: an open review that
+/// names all permissions of the question, or a review that waits for its server.
+pub(super) fn review_about<'a>(
+    question: &Question,
+    requests: &'a Requests,
+    now: SystemTime,
+) -> Option<&'a Arc<ApprovalRequest>> {
+    let (QuestionSubject::Permissions { permissions, tool }, Some(server)) =
+        (&question.about, &question.server)
+    else {
+        return None;
+    };
+    requests.all().find(|request| {
+        request.is_review_of(server)
+            && request.tenant == question.principal.tenant().as_str()
+            && !request.is_over(now)
+            && match request.state {
+                RequestState::Later => tool.is_none(),
+                RequestState::Open => {
+                    permissions.iter().all(|one| request.permissions.contains(one))
+                }
+                _ => false,
+            }
+    })
+}
+
+/// Returns an open request that asks for `permissions` in place of a waiting review, and the audit event for this
+/// request.
 fn asking(
     review: &ApprovalRequest,
     server: &ServerId,

@@ -10,10 +10,11 @@ use mgp_types::service::{Principal, ServerId};
 
 use super::super::request::{ApprovalRequest, RequestState};
 use super::Inbox;
+use super::beside::changed_by_others;
 use crate::approval::CallApproval;
+use crate::entries::MAX_ATTEMPTS;
 use crate::error::Refusal;
 use crate::permission::{Approval, ApprovalDecision};
-use crate::state::Writes;
 
 impl Inbox {
     /// Removes unused approvals of permissions that an operator is revoking, because such an approval would grant a
@@ -87,8 +88,8 @@ impl Inbox {
 
     /// Applies decisions about permissions of a server, which an operator made outside this inbox, to the open
     /// requests. A request for permissions is closed once all of them are decided, and the call that waits for it is
-    /// decided again. A request about a call no longer names permissions that are now approved for every call of its
-    /// tool.
+    /// decided again. From a request about a call, this method removes the permissions that are now approved for every
+    /// call of the tool.
     ///
     /// The caller of this method must have checked that `by` is an operator.
     ///
@@ -104,24 +105,40 @@ impl Inbox {
         decisions: &[Approval],
     ) -> Result<(), RpcError> {
         let _turn = self.0.turn.lock().await;
+        for _ in 0..MAX_ATTEMPTS {
+            if self.try_settle(by, server, decisions).await? {
+                return Ok(());
+            }
+        }
+        Err(changed_by_others())
+    }
+
+    /// Applies decisions as [`settle`](Self::settle) does. Returns `false` if another process changed one of the
+    /// requests in the meantime, so that they must be read again.
+    async fn try_settle(
+        &self,
+        by: &Principal,
+        server: &ServerId,
+        decisions: &[Approval],
+    ) -> Result<bool, RpcError> {
         let (requests, now) = (self.0.state.now()?, SystemTime::now());
         let is_meant = |request: &&Arc<ApprovalRequest>| {
             !request.permissions.is_empty()
                 && request.tenant == by.tenant().as_str()
                 && request.server_id.as_deref() == Some(server.as_str())
         };
-        let (mut writes, mut events) = (Writes::new(), Vec::new());
+        let (mut writes, mut events) = (Vec::new(), Vec::new());
         for request in requests.open(now).filter(is_meant) {
             if request.arguments.is_some() {
                 let is_granted = |permission: &Permission| {
                     decisions.iter().any(|one| is_grant(one, permission, request, now))
                 };
                 let fewer = request.only(|permission| !is_granted(permission));
-                writes.extend(fewer.map(|fewer| (fewer.id.clone(), Some(fewer))));
+                writes.extend(fewer.map(|fewer| (Arc::clone(request), fewer)));
                 continue;
             }
             let is_decided = |permission: &Permission| {
-                decisions.iter().any(|one| is_decision(one) && one.permission == *permission)
+                decisions.iter().any(|one| is_decision(one, now) && one.permission == *permission)
             };
             if !request.permissions.iter().all(is_decided) {
                 continue;
@@ -131,13 +148,12 @@ impl Inbox {
             settled.decided_by = Some(by.name().to_owned());
             settled.expires_at = (now + self.0.config.answer_ttl).into();
             events.push(settled.decided_event(by, settled.state.as_str()).build());
-            writes.push((settled.id.clone(), Some(settled)));
+            writes.push((Arc::clone(request), settled));
         }
         if writes.is_empty() {
-            return Ok(());
+            return Ok(true);
         }
-        self.0.state.write(writes, events).await.map_err(Refusal::from)?;
-        Ok(())
+        self.replace(writes, events).await
     }
 
     /// Removes the requests and answers about a deregistered server; the caller of this method must have checked the
@@ -161,8 +177,14 @@ impl Inbox {
     }
 }
 
-fn is_decision(approval: &Approval) -> bool {
+fn is_decision(approval: &Approval, now: SystemTime) -> bool {
     matches!(approval.decision, ApprovalDecision::Approved | ApprovalDecision::Denied)
+        && !is_over(approval, now)
+}
+
+/// Returns whether a decision has expired; an unreadable expiry counts as past.
+fn is_over(approval: &Approval, now: SystemTime) -> bool {
+    approval.expires_at.as_ref().is_some_and(|end| end.is_before(now).unwrap_or(true))
 }
 
 /// Returns whether an approval grants a permission to every call of the tool that a request is about. Returns `false`
@@ -173,11 +195,10 @@ fn is_grant(
     request: &ApprovalRequest,
     now: SystemTime,
 ) -> bool {
-    let is_over = |end: &mgp_types::Timestamp| end.is_before(now).unwrap_or(true);
     approval.decision == ApprovalDecision::Approved
         && approval.permission == *permission
         && approval.scope.is_none()
         && (approval.tools.is_empty()
             || request.tool.as_ref().is_some_and(|tool| approval.tools.contains(tool)))
-        && !approval.expires_at.as_ref().is_some_and(is_over)
+        && !is_over(approval, now)
 }

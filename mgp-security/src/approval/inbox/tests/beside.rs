@@ -3,14 +3,12 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
-use mgp_testkit::FaultyStore;
 use mgp_types::RpcError;
-use mgp_types::store::Store as _;
 
 use super::*;
 use crate::approval::Approver;
 
-/// Forms of which the first one is answered after ten seconds, and all others never.
+/// An approver with forms: the first form is answered after ten seconds, and all later ones never.
 struct Forms {
     answer: GrantDecision,
     asked: AtomicUsize,

@@ -1,7 +1,6 @@
 //! Approvals of later calls: equal calls that wait at the same time, and revocations while the store fails.
 
-use mgp_testkit::FaultyStore;
-use mgp_types::mgp::AuditEvent;
+use mgp_types::mgp::{AccessGrantParams, Actor, AuditEvent};
 
 use super::*;
 
@@ -73,4 +72,31 @@ async fn decisions_about_calls_of_another_tenant_are_recorded_with_it() {
     let tenants: Vec<_> = decided.map(tenant).collect();
     let is_acme = |tenant: &Option<String>| tenant.as_deref() == Some("acme");
     assert!(tenants.len() > 2 && tenants.iter().all(is_acme), "{tenants:?}");
+}
+
+#[tokio::test]
+async fn of_several_approvals_of_a_call_one_that_grants_its_permissions_counts() {
+    let governance = crate::Governance::builder().inbox(InboxConfig::default()).build();
+    governance.open().await.unwrap();
+    let (disk, calls) = (ServerId::from("disk"), governance.inbox().unwrap().calls().clone());
+    let security = r#"{"risk_level":"dangerous","permissions_required":["camera"]}"#;
+    let tool = format!(r#"{{"name":"wipe","inputSchema":{{}},"security":{security}}}"#);
+    governance.definitions().learn(Some(&disk), &[serde_json::from_str(&tool).unwrap()]);
+    governance.access().grant(&ann(), AccessGrantParams::allow("eve", "disk")).await.unwrap();
+    let keep = async |permissions: &[Permission]| {
+        let now = SystemTime::now();
+        let request = ApprovalRequest::of(&lacking(permissions), String::new(), now, now);
+        calls.keep(&request, &for_an_hour(), Actor::of(&ann()), None).await.unwrap();
+    };
+    let is_allowed = || {
+        let arguments = Payload::empty_object();
+        governance.explain(&agent("eve"), &disk, "wipe", &arguments).is_allowed()
+    };
+    // These approvals are from calls for which the server had the permission.
+    for _ in 0..8 {
+        keep(&[]).await;
+    }
+    assert!(!is_allowed());
+    keep(&[Permission::Camera]).await;
+    assert!(is_allowed());
 }

@@ -1,5 +1,6 @@
 //! Tests with disks and stores that fail, and with logs that are full.
 
+use std::collections::VecDeque;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
@@ -8,7 +9,9 @@ use std::time::Duration;
 use mgp_testkit::{FaultyStore, store_busy, until};
 use mgp_types::service::{AuditError, AuditFuture, Principal};
 use mgp_types::store::{Change, MemoryStore};
+use tokio::sync::oneshot;
 
+use super::super::queue::{Item, LogQueue, Reservation};
 use super::super::segments::{Disk, SegmentFile};
 use super::*;
 use crate::Fsync;
@@ -101,7 +104,7 @@ impl Disk for Slow {
     }
 
     fn sync(&mut self) -> io::Result<()> {
-        // It no longer blocks once the test has dropped the sender.
+        // Once the test has dropped the sender, `recv` no longer blocks.
         let _ = self.hold.recv();
         self.syncs.fetch_add(1, Ordering::Relaxed);
         self.inner.sync()
@@ -478,4 +481,25 @@ async fn dropping_the_last_handle_does_not_block_a_runtime_while_the_disk_is_slo
     let began = tokio::time::Instant::now();
     drop(log);
     assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+}
+
+#[test]
+fn a_caller_that_arrives_as_the_writer_ends_gets_an_answer() {
+    let queue = LogQueue::new(2, 0, 0);
+    queue.end();
+    let (ack, mut answer) = oneshot::channel();
+    queue.push(Item::Flush { ack });
+    assert!(matches!(answer.try_recv(), Err(oneshot::error::TryRecvError::Closed)));
+}
+
+#[test]
+fn the_writer_of_a_closed_log_rests_while_calls_are_running() {
+    let queue = LogQueue::new(2, 0, 0);
+    assert!(queue.take(1), "a call is running");
+    assert!(!queue.close(Duration::ZERO) && !queue.may_end());
+    let began = tokio::time::Instant::now();
+    assert!(queue.next(&mut VecDeque::new(), None, None), "the log is closing");
+    assert!(began.elapsed() >= Duration::from_millis(5), "{:?}", began.elapsed());
+    queue.release(Reservation::Permit);
+    assert!(queue.may_end());
 }

@@ -242,12 +242,7 @@ async fn old_files_are_removed_after_a_checkpoint_and_the_rest_verifies() {
     // The ticket is leaked, as if the process had been killed. The file that contains the beginning of the call was
     // removed long before.
     let _runs = std::mem::ManuallyDrop::new(runs);
-    let again = Folder::new();
-    fs::create_dir(&again.dir).unwrap();
-    for file in folder.files() {
-        fs::copy(&file, again.dir.join(file.file_name().unwrap())).unwrap();
-    }
-    private(&again.dir);
+    let again = folder.copy();
     let log = again.open().await;
     assert_eq!(tools(&log).await.last().unwrap(), &("long".to_owned(), "FAILURE".to_owned()));
     log.close().await.unwrap();
@@ -255,15 +250,6 @@ async fn old_files_are_removed_after_a_checkpoint_and_the_rest_verifies() {
     let bad = again.verify().unwrap_err();
     assert_eq!((bad.why, again.segments().len()), (RecordFlaw::Missing, 2));
 }
-
-#[cfg(unix)]
-fn private(dir: &Path) {
-    use std::os::unix::fs::PermissionsExt as _;
-    fs::set_permissions(dir, fs::Permissions::from_mode(0o700)).unwrap();
-}
-
-#[cfg(not(unix))]
-fn private(_: &Path) {}
 
 /// A modification of a log by an attacker.
 #[derive(Clone, Debug)]

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Returns the public key of a signer with another key id, or with none.
+/// Returns the public key of a signer, with its key id replaced or removed.
 fn renamed(signer: &Signer, kid: impl Into<Value>) -> Value {
     let mut key = signer.public();
     key["kid"] = kid.into();

@@ -9,7 +9,7 @@ use super::reading::{Backslash, Path, Root};
 pub(super) struct Pattern {
     root: Root,
     parts: Vec<PatternPart>,
-    /// `false` if there are no wildcards, so that the path is a prefix.
+    /// `true` if the pattern has wildcards; `false` for a path, which allows everything below it.
     has_wildcards: bool,
 }
 
@@ -84,7 +84,7 @@ impl Pattern {
 
     /// Returns whether the entry allows a path: a prefix allows everything below it, a pattern exactly what it
     /// matches.
-    pub(super) fn opens(&self, path: &Path) -> bool {
+    pub(super) fn allows(&self, path: &Path) -> bool {
         let extent = if self.has_wildcards { Extent::All } else { Extent::Beginning };
         self.root == path.root && is_like(&self.parts, &path.parts, Letters::Exact, extent)
     }
@@ -94,7 +94,7 @@ impl Pattern {
     ///
     /// # Errors
     /// A description of the reason why that cannot be decided.
-    pub(super) fn closes(&self, path: &Path) -> Result<bool, String> {
+    pub(super) fn denies(&self, path: &Path) -> Result<bool, String> {
         let like = |extent| is_like(&self.parts, &path.parts, Letters::Folded, extent);
         if self.root == Root::Here {
             // A relative entry denies that name anywhere in a path.
@@ -103,7 +103,7 @@ impl Pattern {
         match (&self.root, &path.root) {
             (own, other) if own == other => Ok(like(Extent::Beginning) || self.lies_in(path)),
             (Root::Drive(_), Root::Drive(_)) | (Root::Share(_), Root::Share(_)) => Ok(false),
-            _ => Err("may be closed: write it as the closed paths are written".to_owned()),
+            _ => Err("may be denied: write it in the form of the denied paths".to_owned()),
         }
     }
 

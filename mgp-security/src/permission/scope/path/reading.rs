@@ -67,13 +67,13 @@ fn without_scheme(text: &str) -> Result<String, String> {
     let is_file = text.get(..5).is_some_and(|head| head.eq_ignore_ascii_case("file:"));
     if !is_file {
         if text.contains("://") {
-            return Err("is an address, no path".to_owned());
+            return Err("is an address, not a path".to_owned());
         }
         return Ok(text.to_owned());
     }
     let rest = &text[5..];
     if rest.contains(['?', '#']) {
-        return Err("is no plain file URL".to_owned());
+        return Err("is not a plain file URL".to_owned());
     }
     let path = match rest.strip_prefix("//") {
         Some(behind) => {
@@ -91,8 +91,8 @@ fn without_scheme(text: &str) -> Result<String, String> {
     Ok(if is_drive { bare } else { path }.to_owned())
 }
 
-/// Returns whether a URL certainly stays below the working directory if a tool uses it as a path: neither the URL nor
-/// any decoded form of it contains `..` as a component, or a `\`.
+/// Returns whether a URL certainly stays below the working directory if a tool uses it as a path. For this, the URL and
+/// all its decoded forms must be without `..` components and without `\`.
 pub(super) fn stays_below(address: &str) -> bool {
     let mut text = address.to_owned();
     for _ in 0..=ENCODED_MAX {
@@ -128,7 +128,7 @@ fn decoded(text: &str) -> Result<Option<String>, String> {
     String::from_utf8(out).map(Some).map_err(|_| "is encoded wrongly".to_owned())
 }
 
-/// Returns whether a shell or tool can expand a component to `..` or to hidden components.
+/// Returns whether a shell or tool can expand a component of a path to `..` or to names that begin with a dot.
 fn may_climb(part: &str, may_expand: bool) -> bool {
     // Alternatives such as `(..|a)` need no wildcard.
     let mut climbs = ["(.", "|."].iter().any(|mark| part.contains(mark));
@@ -154,7 +154,7 @@ impl Path {
     fn given(text: &str, backslash: Backslash) -> Result<Self, String> {
         let path = Self::read(text, backslash)?;
         if path.parts.iter().any(|part| may_climb(part, path.may_expand)) {
-            return Err("may stand for one that climbs out".to_owned());
+            return Err("may mean a path that climbs out of a folder".to_owned());
         }
         Ok(path)
     }
@@ -219,7 +219,7 @@ impl Path {
             return match rest.strip_prefix('/') {
                 _ if rest.is_empty() => Ok((Root::Home, rest)),
                 Some(rest) => Ok((Root::Home, rest)),
-                None => Err("is in somebody's home, which cannot be seen".to_owned()),
+                None => Err("is in the home of another user".to_owned()),
             };
         }
         if let [letter, b':', ..] = text.as_bytes()
@@ -228,7 +228,7 @@ impl Path {
         {
             return match text[2..].strip_prefix('/') {
                 Some(rest) => Ok((Root::Drive(letter.to_ascii_lowercase().into()), rest)),
-                None => Err("depends on where a drive stands".to_owned()),
+                None => Err("depends on the current folder of a drive".to_owned()),
             };
         }
         match text.strip_prefix('/') {
@@ -244,10 +244,10 @@ impl Path {
                 // Above an absolute root, `..` has no effect. Above a relative starting point, it leads out of the
                 // allowed area.
                 if self.parts.pop().is_none() && matches!(self.root, Root::Here | Root::Home) {
-                    return Err("leaves where it begins".to_owned());
+                    return Err("leaves the folder in which it begins".to_owned());
                 }
                 if self.may_expand {
-                    return Err("climbs out of what it may stand for".to_owned());
+                    return Err("has wildcards and climbs out of a folder".to_owned());
                 }
                 return Ok(());
             }
@@ -266,7 +266,7 @@ impl Path {
                 .split_once('~')
                 .is_some_and(|(_, rest)| rest.starts_with(|at: char| at.is_ascii_digit()));
             if part.contains(':') || is_short {
-                return Err("has a part that may mean another".to_owned());
+                return Err("has a part that Windows may read as another name".to_owned());
             }
         }
         self.parts.push(part.to_owned());

@@ -113,6 +113,17 @@ async fn opened(
     (response.unwrap(), far)
 }
 
+/// Sends one request, for which the pool must open a connection, and reads the whole answer; returns the other end of
+/// the connection.
+async fn served(
+    pool: &Pool<Dial>,
+    far: &mut mpsc::UnboundedReceiver<DuplexStream>,
+) -> DuplexStream {
+    let (response, far) = opened(pool, far, WHOLE).await;
+    whole(response).await;
+    far
+}
+
 /// Sends one request, and checks that the pool uses the connection with this other end.
 async fn repeated(pool: &Pool<Dial>, far: &mut DuplexStream) {
     let (response, answered) = tokio::join!(pool.send(message()), answer(far, WHOLE));
@@ -127,8 +138,7 @@ async fn whole(response: Response<Incoming>) {
 #[tokio::test(start_paused = true)]
 async fn a_connection_serves_one_request_after_another() {
     let (pool, mut dialled) = pair(8, IDLE);
-    let (response, mut far) = opened(&pool, &mut dialled, WHOLE).await;
-    whole(response).await;
+    let mut far = served(&pool, &mut dialled).await;
     for _ in 0..3 {
         repeated(&pool, &mut far).await;
     }
@@ -138,12 +148,10 @@ async fn a_connection_serves_one_request_after_another() {
 #[tokio::test(start_paused = true)]
 async fn a_closed_connection_is_not_used() {
     let (pool, mut dialled) = pair(8, IDLE);
-    let (response, far) = opened(&pool, &mut dialled, WHOLE).await;
-    whole(response).await;
+    let far = served(&pool, &mut dialled).await;
     drop(far);
     run_tasks().await;
-    let (response, _far) = opened(&pool, &mut dialled, WHOLE).await;
-    whole(response).await;
+    let _far = served(&pool, &mut dialled).await;
     assert_eq!(pool.idle.state.lock().connections.len(), 1);
 }
 
@@ -170,15 +178,13 @@ async fn an_unwritten_request_is_sent_on_another_connection() {
     // If there is no other connection, the request is sent on a new one.
     drop(second);
     assert!(pool.idle.state.lock().connections.iter().all(|idle| idle.sender.is_ready()));
-    let (response, _far) = opened(&pool, &mut dialled, WHOLE).await;
-    whole(response).await;
+    let _far = served(&pool, &mut dialled).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_request_the_server_may_have_read_is_not_sent_again() {
     let (pool, mut dialled) = pair(8, IDLE);
-    let (response, mut far) = opened(&pool, &mut dialled, WHOLE).await;
-    whole(response).await;
+    let mut far = served(&pool, &mut dialled).await;
     let hanging_up = async {
         assert!(answer(&mut far, "").await);
         drop(far);
@@ -195,8 +201,7 @@ async fn a_busy_connection_is_not_handed_out() {
     let (streaming, mut first) = opened(&pool, &mut dialled, BEGUN).await;
     // The connection is in the pool already, but is not free yet.
     assert_eq!(pool.idle.state.lock().connections.len(), 1);
-    let (response, mut second) = opened(&pool, &mut dialled, WHOLE).await;
-    whole(response).await;
+    let mut second = served(&pool, &mut dialled).await;
     repeated(&pool, &mut second).await;
     drop(second);
     run_tasks().await;
@@ -227,8 +232,7 @@ async fn the_oldest_idle_connection_is_dropped_at_the_limit() {
     assert!(is_closed(&mut far[2]).now_or_never().is_none());
 
     let (pool, mut dialled) = pair(0, IDLE);
-    let (response, mut far) = opened(&pool, &mut dialled, WHOLE).await;
-    whole(response).await;
+    let mut far = served(&pool, &mut dialled).await;
     assert!(is_closed(&mut far).await);
 }
 
@@ -258,13 +262,11 @@ async fn idle_connections_are_closed_in_time_without_calls() {
 #[tokio::test(start_paused = true)]
 async fn an_expired_connection_is_not_used_even_if_it_is_open() {
     let (pool, mut dialled) = pair(8, IDLE);
-    let (response, _first) = opened(&pool, &mut dialled, WHOLE).await;
-    whole(response).await;
+    let _first = served(&pool, &mut dialled).await;
     run_tasks().await;
     pool.idle.state.lock().reaper.take().unwrap().abort();
     advance(IDLE).await;
-    let (response, _second) = opened(&pool, &mut dialled, WHOLE).await;
-    whole(response).await;
+    let _second = served(&pool, &mut dialled).await;
 }
 
 /// Returns a response whose server names in `Keep-Alive` how long it keeps the connection.
@@ -322,8 +324,7 @@ async fn the_connection_that_expires_first_is_closed_first() {
 #[tokio::test(start_paused = true)]
 async fn a_pool_that_is_dropped_closes_its_connections_at_once() {
     let (pool, mut dialled) = pair(8, IDLE);
-    let (response, mut far) = opened(&pool, &mut dialled, WHOLE).await;
-    whole(response).await;
+    let mut far = served(&pool, &mut dialled).await;
     let watch = Arc::downgrade(&pool.idle);
     let begun = Instant::now();
     drop(pool);
@@ -346,9 +347,8 @@ async fn a_call_that_is_dropped_closes_its_connection() {
     drop(sending);
     assert!(is_closed(&mut far).await);
     assert!(pool.idle.state.lock().connections.is_empty());
-    // The same for a connection that was used before.
-    let (response, mut far) = opened(&pool, &mut dialled, WHOLE).await;
-    whole(response).await;
+    // Dropping a call also closes a connection that was used before.
+    let mut far = served(&pool, &mut dialled).await;
     let mut sending = Box::pin(pool.send(message()));
     tokio::select! {
         _ = &mut sending => panic!("there was no answer"),
@@ -357,12 +357,11 @@ async fn a_call_that_is_dropped_closes_its_connection() {
     drop(sending);
     assert!(is_closed(&mut far).await);
     assert!(pool.idle.state.lock().connections.is_empty());
-    // The same for a response whose body is dropped.
+    // Dropping a response before its body was read closes the connection, too.
     let (response, mut far) = opened(&pool, &mut dialled, BEGUN).await;
     drop(response);
     assert!(is_closed(&mut far).await);
-    let (response, _far) = opened(&pool, &mut dialled, WHOLE).await;
-    whole(response).await;
+    let _far = served(&pool, &mut dialled).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -44,7 +44,7 @@ impl Post<'_> {
             match Message::parse(item) {
                 Ok(Message::Request { id, method, params }) => {
                     match batch.request(id.clone(), method, params) {
-                        Ok(answer) => waiting.push(answer),
+                        Ok(answer) => waiting.push(async move { (id, answer.await) }),
                         Err(refusal) => answers.refuse(refusal, Some(id)),
                     }
                 }
@@ -64,11 +64,17 @@ impl Post<'_> {
                 }
             }
         }
-        while let Some(answer) = waiting.next().await {
-            if let Some((id, answer)) = answer {
-                answers.push(Some(&id), answer);
+        while let Some((id, answer)) = waiting.next().await {
+            match answer {
+                Some(answer) => answers.push(Some(&id), answer),
+                None if batch.session.is_ended() => answers.refuse(Refusal::SessionEnded, Some(id)),
+                // The call panicked, and its task sent no answer.
+                None => {}
             }
         }
+        // A batch waits for all its calls, however long that takes, so the credentials can have become invalid
+        // meanwhile.
+        received.check_credentials()?;
         Ok(answers.into_response(&received.headers))
     }
 }
@@ -87,12 +93,12 @@ impl Answers<'_> {
         self.push(None, answer);
     }
 
-    /// Adds an answer. Beyond a limit, the client gets an error instead of a long answer.
+    /// Adds an answer, or an error in its place if the answer has no room.
     fn push(&mut self, id: Option<&Id>, mut answer: Vec<u8>) {
         if answer.is_empty() {
             return;
         }
-        // If there is not even room for its id, the error has none.
+        // If the error has no room together with the id of the request, send it without the id.
         for id in [id, None] {
             if self.make_room(answer.len()) {
                 break;
@@ -150,7 +156,7 @@ impl Batch<'_> {
         id: Id,
         method: Method,
         params: Params,
-    ) -> Result<ScopedTask<(Id, Vec<u8>)>, Refusal> {
+    ) -> Result<ScopedTask<Vec<u8>>, Refusal> {
         let (state, session) = (&self.received.state, &self.session);
         let running = state.load.admit(&self.principal, state.config.in_flight)?;
         let mut cx = self.context();
@@ -159,8 +165,7 @@ impl Batch<'_> {
         let held = (session.running(), Arc::clone(&self.busy), running);
         Ok(spawn_scoped(session.scope(), async move {
             let _held = held;
-            let answer = encode_answer(&id, &call.await);
-            (id, answer)
+            encode_answer(&id, &call.await)
         }))
     }
 
@@ -177,5 +182,97 @@ impl Batch<'_> {
     fn context(&self) -> Context {
         let session = &self.session;
         context(session.peer(), session.scope(), session.principal(), self.received)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use http::{HeaderValue, Request};
+    use http_body_util::{BodyExt as _, Full};
+    use mgp_types::mcp::Revision;
+    use mgp_types::method::{Initialize, Ping, Request as _, ToolsList};
+    use mgp_types::service::{CredentialGrant, Reply, Stack, WireRules};
+    use tower_service::Service as _;
+
+    use super::*;
+    use crate::http::HttpService;
+
+    /// A server with a session of the revision that has batches.
+    struct Server {
+        service: HttpService,
+        session: HeaderValue,
+    }
+
+    impl Server {
+        /// Opens the session. A request for the list of tools ends it, and gets no answer.
+        async fn open() -> Self {
+            let stack = Stack::from_fn(|call: Call| async move {
+                match call.method().as_str() {
+                    Initialize::METHOD => {
+                        call.cx().scope.state::<WireRules>().set_revision(&Revision::V2025_03_26);
+                    }
+                    ToolsList::METHOD => {
+                        call.cx().peer.close("a test");
+                        std::future::pending::<()>().await;
+                    }
+                    _ => {}
+                }
+                Ok(Reply::empty())
+            });
+            let config =
+                HttpConfig { anonymous: Some(Principal::local()), ..HttpConfig::default() };
+            let mut service = HttpService::new(stack, config);
+            let opens = post(None, &request(0, Initialize::METHOD));
+            let response = service.call(opens).await.unwrap();
+            Self { session: response.headers()["mcp-session-id"].clone(), service }
+        }
+
+        /// Sends a batch of two requests with credentials, which are valid or not; returns the status and the body.
+        async fn batch(&mut self, second: &str, is_valid: bool) -> (StatusCode, String) {
+            let batch = format!("[{},{}]", request(1, Ping::METHOD), request(2, second));
+            let mut request = post(Some(&self.session), &batch);
+            request.extensions_mut().insert(CredentialGrant::new(["a"], move || is_valid));
+            let response = self.service.call(request).await.unwrap();
+            let status = response.status();
+            let body = response.into_body().collect().await.unwrap().to_bytes();
+            (status, String::from_utf8(body.to_vec()).unwrap())
+        }
+    }
+
+    fn request(id: u32, method: &str) -> String {
+        format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}"}}"#)
+    }
+
+    fn post(session: Option<&HeaderValue>, body: &str) -> Request<Full<Bytes>> {
+        let mut request = Request::post("/mcp")
+            .header("host", "localhost")
+            .header("content-type", "application/json");
+        if let Some(session) = session {
+            request = request.header("mcp-session-id", session);
+        }
+        request.body(Full::from(body.to_owned())).unwrap()
+    }
+
+    /// Regression test: a call of a batch whose session ended got no answer at all, so its client waited for it.
+    #[tokio::test]
+    async fn a_call_whose_session_ends_is_answered_with_an_error() {
+        let mut server = Server::open().await;
+        let (status, body) = server.batch(ToolsList::METHOD, true).await;
+        assert_eq!(status, StatusCode::OK);
+        let answers: Vec<serde_json::Value> = serde_json::from_str(&body).unwrap();
+        let ended = answers.iter().find(|answer| answer["id"] == 2).unwrap();
+        assert_eq!(ended["error"]["code"], 2000, "{body}");
+    }
+
+    /// Regression test: a client whose key was revoked while its batch ran got the answers.
+    #[tokio::test]
+    async fn a_batch_is_not_answered_after_its_credentials_became_invalid() {
+        let mut server = Server::open().await;
+        let (status, body) = server.batch(Ping::METHOD, true).await;
+        assert_eq!(status, StatusCode::OK, "{body}");
+        let (status, body) = server.batch(Ping::METHOD, false).await;
+        assert_eq!(status, StatusCode::UNAUTHORIZED);
+        assert!(body.contains(r#""code":1003"#) && body.contains("credentials"), "{body}");
     }
 }

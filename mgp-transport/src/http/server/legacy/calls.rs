@@ -198,7 +198,7 @@ async fn respond_from(
     });
     match timeout(received.stream_delay(), begin).await {
         Ok(FirstOutput::Answer(answer)) if received.answers_in_json() => {
-            received.check_credentials()?;
+            received.check_credentials_of_call()?;
             return Ok(json(StatusCode::OK, answer));
         }
         Ok(FirstOutput::Answer(answer)) => return Ok(events(stream.event(0, &answer).into())),
@@ -208,6 +208,6 @@ async fn respond_from(
         Ok(FirstOutput::Events) => {}
         Err(_) => stream.as_events(session.supports_priming().then_some(config.retry_delay)),
     }
-    let body = EventBody::new(reader, config.keep_alive_interval).with_pass(received.pass());
+    let body = EventBody::new(reader, config.keep_alive_interval).with_grant(received.grant());
     Ok(events(HttpBody::events(body)))
 }

@@ -35,7 +35,11 @@ impl Session {
                 // The call is inserted before the request is sent, so that the answer can be matched to it.
                 slot = self.pending().insert(number, call);
             })
-            .map_err(|_| disconnected())?;
+            .map_err(|_| {
+                // The client did not get the request, so it gets no cancellation either.
+                self.pending().remove(number);
+                disconnected()
+            })?;
         let slot = slot.ok_or_else(disconnected)?;
         let outcome = slot.outcome(&outlet).await;
         drop(waiting);
@@ -58,8 +62,10 @@ struct PendingGuard<'a> {
 impl Drop for PendingGuard<'_> {
     fn drop(&mut self) {
         if self.session.pending().remove(self.number) {
-            // Sending fails if the client has disconnected; then no cancellation is needed.
-            let _ = self.stream.push(|out| write_cancelled(out, self.number));
+            let cancel = |stream: &Stream| stream.push(|out| write_cancelled(out, self.number));
+            // If the call to which the request belonged is over, its stream has ended, so the cancellation is sent on
+            // the session's GET stream. If the session is over too, no cancellation is needed.
+            let _ = cancel(self.stream).or_else(|_| cancel(&self.session.standalone()));
         }
     }
 }
@@ -95,5 +101,37 @@ impl Link for Session {
     fn close(&self, reason: &str) {
         tracing::debug!(reason, "closing the session");
         self.end();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::{Context as Task, Waker};
+    use std::time::Duration;
+
+    use mgp_types::method::{Cancelled, Notification as _, Ping, Request as _};
+    use mgp_types::service::{Context, Method, Params, Principal};
+
+    use super::super::super::event_budget::EventBudget;
+    use super::*;
+
+    /// Regression test: the client got no cancellation, and kept working on its answer.
+    #[tokio::test]
+    async fn a_request_that_outlives_its_call_is_cancelled_on_the_stream_of_the_session() {
+        let second = Duration::from_secs(1);
+        let budget = EventBudget::new(1 << 20, 1 << 20, second, second);
+        let principal = Principal::local();
+        let session = Session::new(principal.clone(), budget.of_caller(&principal)).unwrap();
+        let key = CallKey::next();
+        let open = session.open(key);
+        let cx = Context::new(session.peer(), session.scope().clone(), principal);
+        let request = Call::request(Method::of(Ping::METHOD), Params::none(), cx).related(key);
+        let mut waiting = session.send(request);
+        assert!(waiting.as_mut().poll(&mut Task::from_waker(Waker::noop())).is_pending());
+        assert!(open.stream.has_events());
+        drop(open);
+        drop(waiting);
+        let sent = String::from_utf8(session.standalone().take_events().to_vec()).unwrap();
+        assert!(sent.contains(Cancelled::METHOD), "{sent}");
     }
 }

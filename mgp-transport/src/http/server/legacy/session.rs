@@ -101,7 +101,7 @@ impl Session {
 
     // === Streams ===
 
-    /// Opens the stream of a call; the stream stays registered until the guard is dropped.
+    /// Opens the stream of a call. The stream stays registered until the returned guard is dropped.
     pub(in super::super) fn open(self: &Arc<Self>, key: CallKey) -> OpenCall {
         let mut state = self.state.lock();
         state.streams += 1;
@@ -115,7 +115,7 @@ impl Session {
         OpenCall { running: self.running(), key, stream }
     }
 
-    /// Counts a call as running until the guard is dropped.
+    /// Counts a call as running until the returned guard is dropped.
     pub(in super::super) fn running(self: &Arc<Self>) -> RunningGuard {
         self.running_calls.fetch_add(1, Ordering::Relaxed);
         RunningGuard(Arc::clone(self))

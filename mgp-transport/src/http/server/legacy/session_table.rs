@@ -21,7 +21,6 @@ const SHARES: usize = 8;
 
 type SessionMap = HashMap<String, Arc<Session>, ahash::RandomState>;
 
-/// Table of sessions.
 pub(in super::super) struct Sessions {
     table: Mutex<SessionMap>,
     budget: Arc<EventBudget>,
@@ -88,7 +87,6 @@ impl Sessions {
         Some(session)
     }
 
-    /// Ends a session.
     pub(in super::super) fn close(&self, session: &Session) {
         let removed = self.table.lock().remove(session.id());
         session.end();

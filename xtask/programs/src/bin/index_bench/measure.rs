@@ -16,7 +16,7 @@ use super::{Failure, Options};
 /// The number of servers that are added in one change while the index is built.
 const BATCH: usize = 500;
 
-/// Each measured change adds a server with this many tools.
+/// The number of tools of the server that each measured change adds.
 const ADDED: usize = 20;
 
 /// Builds, searches and changes an index, and returns the measurements.

@@ -210,7 +210,7 @@ async fn token(State(issuer): State<Arc<Issuer>>, Form(form): Form<Fields>) -> R
             issuer.tokens(&login, true)
         }
         "refresh_token" => {
-            // A refresh token can be used once only.
+            // Remove the refresh token, because it can be used only once.
             let login = issuer.state.lock().refresh.remove(field("refresh_token"));
             let Some(login) = login else { return refuse("invalid_grant") };
             issuer.state.lock().log.push(format!("refresh {}", login.user));

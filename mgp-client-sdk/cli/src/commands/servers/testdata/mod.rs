@@ -31,7 +31,7 @@ const PUBLISHERS: &[(&str, &str)] = &[
     ("io.github.oscar", "{}. Docker image included"),
 ];
 
-/// Returns all servers.
+/// Returns the entries of all published servers of the tests.
 pub(crate) fn published() -> Vec<Value> {
     let mut all = listed();
     for (at, (name, title, description)) in families().into_iter().enumerate() {

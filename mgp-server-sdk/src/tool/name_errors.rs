@@ -1,0 +1,38 @@
+//! The errors for a call of an unknown or disabled tool (MGP §14.3: 4001, 4002).
+
+use mgp_types::{ErrorCode, RpcError};
+
+/// Returns the error for a disabled tool.
+pub(super) fn disabled(name: &str) -> RpcError {
+    let message = format!("the tool `{name}` is disabled by its server; use another listed one");
+    RpcError::new(ErrorCode::TOOL_DISABLED, message)
+}
+
+/// Returns the error for an unknown tool. Its message proposes the most similar of the known names, or refers to the
+/// list of tools if none is similar.
+pub(super) fn unknown<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> RpcError {
+    let shown = mgp_types::clip(name, 80);
+    let near = known
+        .map(|known| (distance(&shown, known), known))
+        .filter(|(distance, known)| *distance <= known.len().div_ceil(3))
+        .min();
+    let hint = near.map_or_else(
+        || "use a name from `tools/list`".to_owned(),
+        |(_, known)| format!("did you mean `{known}`?"),
+    );
+    RpcError::new(ErrorCode::TOOL_NOT_FOUND, format!("unknown tool `{shown}`; {hint}"))
+}
+
+/// Returns the number of characters to insert, remove or replace to get from one text to the other.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, y) in b.iter().enumerate() {
+            let next = (diagonal + usize::from(x != *y)).min(row[j] + 1).min(row[j + 1] + 1);
+            diagonal = std::mem::replace(&mut row[j + 1], next);
+        }
+    }
+    row[b.len()]
+}
