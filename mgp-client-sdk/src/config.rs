@@ -59,6 +59,8 @@ pub struct ClientConfig {
     pub(crate) unattributed: Option<crate::wire::FindCaller>,
     /// The party that answers the callbacks of the server, if the client supports callbacks.
     pub(crate) callbacks: Option<crate::wire::CallbackHandler>,
+    /// The flag for a supervised program that is known to fail at the probe of its era.
+    pub(crate) fails_at_probe: crate::gateway::FailsAtProbe,
     /// The function that prepares each new connection of a supervised server before calls are made on it, e.g.
     /// subscribes to its events.
     pub(crate) on_connection: Option<crate::gateway::OnConnection>,
@@ -91,6 +93,7 @@ impl ClientConfig {
             gateway: std::sync::Arc::default(),
             unattributed: None,
             callbacks: None,
+            fails_at_probe: crate::gateway::FailsAtProbe::default(),
             on_connection: None,
         }
     }

@@ -9,12 +9,13 @@
 //! - [`AwaitLegacyTask`] makes a [`Hop`](crate::Hop) wait for the task of a legacy server; [`await_tasks`] waits for
 //!   tasks inside a layer.
 //! - [`on_connection`] prepares a connection before calls are made on it, e.g. subscribes to its events.
+//! - [`share_probe_failure`] shares whether a program fails at the probe of its era, e.g. with a later process.
 //! - [`WeakClient`] distinguishes two connections to one server without keeping either alive.
 //!
 //! The kernel is built on these functions; clients of a single server do not need them.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use mgp_lifecycle::SuperviseConfig;
@@ -49,6 +50,31 @@ where
     F: Fn() -> BoxFuture<'static, Result<ServerTarget, SpawnError>> + Send + Sync + 'static,
 {
     SupervisedClient::new(builder, Arc::new(resolve), config)
+}
+
+/// A flag for a program that fails at the request that detects its era (the probe), so that it is started in the legacy
+/// era without that request. All clones share the value.
+#[derive(Clone, Debug, Default)]
+pub struct FailsAtProbe(Arc<AtomicBool>);
+
+impl FailsAtProbe {
+    /// Returns whether the next start sends no probe.
+    #[must_use]
+    pub fn get(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+
+    /// Sets whether the next start sends no probe.
+    pub fn set(&self, fails: bool) {
+        self.0.store(fails, Ordering::Release);
+    }
+}
+
+/// Shares the flag for a program that fails at the probe with its other clients, or with a process that stores it.
+///
+/// A start that only for this reason sent no probe, and then fails or takes too long, is followed by one that sends it.
+pub fn share_probe_failure(builder: ClientBuilder, known: FailsAtProbe) -> ClientBuilder {
+    builder.config(|config| config.fails_at_probe = known)
 }
 
 /// Sets the function that finds the caller for a server's request that belongs to no call. `find` receives the

@@ -125,6 +125,9 @@ impl<E: std::error::Error> From<E> for Failure {
     }
 }
 
+/// The error of a command line without a command.
+const NO_COMMAND: &str = "no command was given; see --help";
+
 /// Prints help, the version or an error of the command line, with `--json` an error also as JSON; returns the exit
 /// code.
 pub(crate) fn print_usage(error: &clap::Error) -> ExitCode {
@@ -136,12 +139,17 @@ pub(crate) fn print_usage(error: &clap::Error) -> ExitCode {
         let lines = lines.map(str::trim).filter(|line| !line.is_empty());
         let line = lines.collect::<Vec<_>>().join(" ");
         let line = match error.kind() {
-            ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-                "no command was given; see --help"
+            ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand => {
+                NO_COMMAND
             }
             _ => line.strip_prefix("error: ").unwrap_or(&line),
         };
         print_json_error(2, line);
+    }
+    if error.kind() == ErrorKind::MissingSubcommand {
+        // Do not print the text of clap, because it also lists hidden commands.
+        print_stderr(&format!("error: {NO_COMMAND}"));
+        return ExitCode::from(2);
     }
     // Printing fails only if the reader of the output no longer reads.
     let _ = error.print();

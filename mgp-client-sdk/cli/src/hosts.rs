@@ -136,6 +136,9 @@ impl KnownHost {
             }
             Config(path) if cfg!(windows) => programs().join(path),
             Config(path) => config().join(path),
+            Programs(path) if self.format() == Host::Cline => {
+                or_other(programs().join(path), home.join(COMMAND_LINE_OF_CLINE))
+            }
             Programs(path) => programs().join(path),
         }
     }
@@ -147,6 +150,12 @@ impl KnownHost {
             // https://developers.openai.com/codex/environment-variables
             Host::Codex => folder_in("CODEX_HOME").map(|folder| folder.join("config.toml")),
             Host::ClaudeCode => folder_in(CLAUDE_FOLDER).map(|folder| folder.join(".claude.json")),
+            // https://docs.github.com/copilot/reference/copilot-cli-reference/cli-config-dir-reference
+            Host::CopilotCli => folder_in("COPILOT_HOME").map(|own| own.join("mcp-config.json")),
+            // The variable names the folder above `.gemini`.
+            Host::GeminiCli => {
+                folder_in("GEMINI_CLI_HOME").map(|home| home.join(".gemini/settings.json"))
+            }
             _ => None,
         }
     }
@@ -293,6 +302,11 @@ pub(crate) fn claude_settings(home: &Path) -> PathBuf {
 /// Returns the path of a file of `OpenCode`: with `.jsonc` instead of `.json` if only that file exists.
 fn or_jsonc(file: PathBuf) -> PathBuf {
     let other = file.with_extension("jsonc");
+    or_other(file, other)
+}
+
+/// Returns the second of two paths if only that file exists, else the first.
+fn or_other(file: PathBuf, other: PathBuf) -> PathBuf {
     if other.exists() && !file.exists() { other } else { file }
 }
 
@@ -300,8 +314,8 @@ fn or_jsonc(file: PathBuf) -> PathBuf {
 /// folder.
 fn distinct_end(path: &'static str) -> &'static Path {
     let path = Path::new(path);
-    let is_common =
-        |name: &str| ["mcp.json", "settings.json", "config.toml", "config.yaml"].contains(&name);
+    let common = ["mcp.json", "mcp_config.json", "settings.json", "config.toml", "config.yaml"];
+    let is_common = |name: &str| common.contains(&name);
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let folder = path.parent().and_then(Path::parent).filter(|_| is_common(name));
     match folder {
@@ -314,6 +328,9 @@ const TABLE_LEN: usize = TABLE.len();
 
 /// The path of Continue's settings below the user's home folder.
 const SETTINGS_OF_CONTINUE: &str = ".continue/config.yaml";
+
+/// The path of the file of Cline's command line, which does not read that of the editor, below the user's home folder.
+const COMMAND_LINE_OF_CLINE: &str = ".cline/data/settings/cline_mcp_settings.json";
 
 impl ValueEnum for KnownHost {
     fn value_variants<'a>() -> &'a [Self] {
@@ -348,9 +365,11 @@ mod tests {
             ("/h/.config/opencode/opencode.jsonc", Some("opencode")),
             ("/p/opencode.jsonc", Some("opencode")),
             ("/h/.continue/config.yaml", Some("continue")),
+            ("/h/.cline/data/settings/cline_mcp_settings.json", Some("cline")),
             ("/p/config.yaml", None),
             ("/p/other.jsonc", None),
             ("/p/mcp.json", None),
+            ("/h/.gemini/antigravity/mcp_config.json", None),
             ("settings.json", None),
             ("config.toml", None),
         ] {
@@ -370,5 +389,17 @@ mod tests {
         assert_eq!(file(), jsonc);
         std::fs::write(&json, "{}").unwrap();
         assert_eq!(file(), json);
+    }
+
+    #[test]
+    fn the_file_of_cline_is_that_of_its_command_line_if_only_that_exists() {
+        let folder = mgp_testkit::temp_dir();
+        let cline = KnownHost::from_name("cline").unwrap();
+        let in_editor = cline.user_file(folder.path());
+        let own = folder.path().join(COMMAND_LINE_OF_CLINE);
+        std::fs::create_dir_all(own.parent().unwrap()).unwrap();
+        std::fs::write(&own, "{}").unwrap();
+        assert_ne!(in_editor, own);
+        assert_eq!(cline.user_file(folder.path()), own);
     }
 }

@@ -115,7 +115,7 @@ pub(crate) fn start_detached(
         .map_err(|error| Failure::failed(format!("the kernel cannot be started: {error}")))?;
     let report = child.stdout.take().map_or(Ok(None), |output| read_report(output, START_TIMEOUT));
     let log = log.display();
-    match report {
+    let outcome = match report {
         Ok(Some(StartReport { code: None, .. })) => Ok(LaunchOutcome::Serving),
         Ok(Some(StartReport { taken: true, .. })) => Ok(LaunchOutcome::StateInUse),
         Ok(Some(StartReport { code: Some(code), error, .. })) => {
@@ -130,7 +130,10 @@ pub(crate) fn start_detached(
         Err(_) => Err(Failure::failed(format!(
             "the kernel takes more than {START_TIMEOUT:?} to start; see `{log}`"
         ))),
-    }
+    };
+    // Otherwise a kernel that ends before this process would stay in the list of processes.
+    thread::spawn(move || child.wait());
+    outcome
 }
 
 /// Reads the report of a kernel; `None` if the kernel ends without a report. Fails if the time limit passes before.

@@ -178,7 +178,7 @@ async fn dispatch(global: &Global, command: Command) -> CliResult {
         Command::OpenApi(arguments) => openapi::run(global, &arguments).await,
         Command::Guard(arguments) => guard::run(&arguments),
         Command::Validate(validate) => validate::run(global, validate).await,
-        Command::Man(arguments) => man::run(&arguments, Cli::command()),
+        Command::Man(arguments) => man::run(global, &arguments, Cli::command()),
         Command::Complete(words) => complete::run(global, &words, Cli::command()).await,
         Command::Completions(completions) => completions::run(&completions, &mut Cli::command()),
     }

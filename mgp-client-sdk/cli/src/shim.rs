@@ -221,6 +221,9 @@ fn warn_of_other_config(config: Option<&Path>, reply: &HelloReply) {
             "`{}` does not exist, and the running kernel was started with {used}",
             file.display()
         ),
+        None if existing.is_empty() => {
+            format!("the running kernel was started with {used}, and this host names no file")
+        }
         _ => format!("the running kernel was started with {used}, not {}", list(&existing)),
     };
     tracing::warn!(

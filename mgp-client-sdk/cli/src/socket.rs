@@ -31,10 +31,14 @@ use crate::exit::{CliResult, Failure};
 use crate::operator::Admission;
 use crate::peer::Peer;
 use crate::served_kernel::{ServedClient, ServedKernel};
-use crate::socket_hello::{self, HELLO_TIMEOUT, Hello, HelloReply, MAX_LINE_BYTES};
+use crate::socket_hello::{self, HELLO_TIMEOUT, Hello, HelloReply, HelloRole, MAX_LINE_BYTES};
 
 /// Maximum number of open connections; further ones are refused.
 const MAX_CONNECTIONS: usize = 256;
+
+/// Maximum number of open connections of agents. The others are for operators, so that an agent that leaves its
+/// connections open cannot lock them out.
+const MAX_AGENT_CONNECTIONS: usize = MAX_CONNECTIONS - 16;
 
 /// The reason of a refusal when the limit of connections is reached.
 const TOO_MANY: &str = "the kernel has reached its limit of connections; close some";
@@ -73,6 +77,7 @@ impl LocalSocket {
         connections: &mut JoinSet<()>,
     ) {
         let [unchecked, permits] = [(); 2].map(|()| Arc::new(Semaphore::new(MAX_CONNECTIONS)));
+        let agents = Arc::new(Semaphore::new(MAX_AGENT_CONNECTIONS));
         let reply = Arc::new(reply.clone());
         loop {
             let stream = tokio::select! {
@@ -93,6 +98,7 @@ impl LocalSocket {
                 continue;
             };
             let (served, reply) = (served.clone(), Arc::clone(&reply));
+            let agents = Arc::clone(&agents);
             let (user, permits) = (self.listener.user_check(), Arc::clone(&permits));
             connections.spawn(async move {
                 let mut stream = stream;
@@ -103,7 +109,7 @@ impl LocalSocket {
                 };
                 let served = async {
                     checked?;
-                    serve_connection(stream, &served, &reply).await
+                    serve_connection(stream, &served, &reply, &agents).await
                 };
                 if let Err(error) = served.await {
                     tracing::debug!(%error, "connection refused");
@@ -145,6 +151,7 @@ async fn serve_connection(
     mut stream: AsyncStream,
     served: &ServedKernel,
     reply: &HelloReply,
+    agents: &Semaphore,
 ) -> io::Result<()> {
     // Identify the peer at once, while the connecting process most likely still runs.
     let peer = Peer::of(&stream);
@@ -162,6 +169,13 @@ async fn serve_connection(
     };
     let hello = Hello::read(&line).map_err(HelloReply::refused);
     let hello = hello.map_err(|refused| send_refusal(&stream, refused))?;
+    let _permit = match hello.role() {
+        HelloRole::Operator { .. } => None,
+        HelloRole::Agent { .. } => {
+            let permit = agents.try_acquire();
+            Some(permit.map_err(|_| send_refusal(&stream, HelloReply::refused(TOO_MANY)))?)
+        }
+    };
     let admitted = served.gate.admit(&served.kernel, &peer, &hello).await;
     let Admission { principal, pass } =
         admitted.map_err(|refused| send_refusal(&stream, refused))?;

@@ -24,7 +24,7 @@ use super::cli_hints::CliHintLayer;
 use super::clients::Clients;
 use super::coalesced::Coalesced;
 use super::dispatch::{self, Dispatcher};
-use super::fleet::VisibleFleet;
+use super::fleet::{FIRST_SYNC_TIMEOUT, VisibleFleet};
 use super::handle::Kernel;
 use super::kernel_hops;
 use super::policy;
@@ -112,10 +112,12 @@ impl Kernel {
     }
 }
 
-/// Returns the time limits of the requests to the kernel: the default ones, but none for tool calls.
+/// Returns the time limits of the requests to the kernel: the default ones, but none for tool calls. Searches also have
+/// the time for which they wait for the first lists of servers.
 fn call_timeouts() -> Timeouts {
     let mut timeouts = Timeouts::default();
     timeouts.tool = Duration::MAX;
+    timeouts.discovery += FIRST_SYNC_TIMEOUT;
     timeouts
 }
 

@@ -190,6 +190,7 @@ impl SupervisedClient {
             drain,
             was_connected: AtomicBool::new(false),
             skips_probe: AtomicBool::new(false),
+            is_known_wrong: AtomicBool::new(false),
         };
         let supervised = supervise(ServerStarter::new(start_config), config, state);
         if let Some(recorder) = recorder {
@@ -346,15 +347,16 @@ impl fmt::Debug for SupervisedClient {
 }
 
 /// Applies the supervisor's limit for a start to the handshake, and adds the time for decisions about permissions to
-/// the limit. These decisions follow the handshake, and may wait for a person.
+/// the limit. These decisions follow the handshake, and may wait for a person. The handshake gets the time of the
+/// longest start, because the supervisor ends a shorter one.
 fn limit_start(connect: &mut ConnectConfig, config: &mut SuperviseConfig) {
     let deciders =
         u32::from(connect.permission_gate.is_some()) + u32::from(connect.grantor.is_some());
     if deciders == 0 {
-        connect.handshake_timeout = config.start_timeout.max(connect.handshake_timeout);
+        connect.handshake_timeout = config.longest_start().max(connect.handshake_timeout);
         return;
     }
-    connect.handshake_timeout = config.start_timeout;
+    connect.handshake_timeout = config.longest_start();
     let deciding = connect.permission_timeout.saturating_mul(deciders);
     config.start_timeout = config.start_timeout.saturating_add(deciding);
 }

@@ -108,8 +108,11 @@ pub(super) struct StartConfig {
     /// The time for running calls to finish when the server is stopped.
     pub(super) drain: Duration,
     pub(super) was_connected: AtomicBool,
-    /// `true` if the next start sends no probe, because the child of the last one ended before it was connected.
+    /// `true` if the next start sends no probe, because the child of the last one ended before it was connected, or was
+    /// connected without a probe.
     pub(super) skips_probe: AtomicBool,
+    /// `true` once a start has failed that relied on [`FailsAtProbe`](crate::gateway::FailsAtProbe).
+    pub(super) is_known_wrong: AtomicBool,
 }
 
 /// A started server, which is killed when this value is dropped.
@@ -128,6 +131,8 @@ struct ServerRun {
     announced_stop: Arc<AnnouncedStop>,
     /// `true` if this start uses the legacy era without a probe.
     skips_probe: bool,
+    /// `true` if it does so only because of what another client or an earlier process has found.
+    relies_on_others: bool,
 }
 
 #[derive(Clone)]
@@ -237,6 +242,12 @@ impl ServerRun {
         let attempt = if child.is_none() { attempt.endless() } else { attempt };
         let announced_stop = Arc::new(AnnouncedStop::new(plan.config.server_id.clone()));
         let skips_probe = plan.skips_probe.load(Ordering::Acquire);
+        let relies_on_others = !skips_probe
+            && child.is_some()
+            && plan.config.connect.era == EraChoice::Auto
+            && plan.config.fails_at_probe.get()
+            && !plan.was_connected.load(Ordering::Acquire)
+            && !plan.is_known_wrong.load(Ordering::Acquire);
         Ok(Self {
             plan,
             target,
@@ -246,7 +257,8 @@ impl ServerRun {
             client: watch::Sender::new(None),
             failure: watch::Sender::new(None),
             announced_stop,
-            skips_probe,
+            skips_probe: skips_probe || relies_on_others,
+            relies_on_others,
         })
     }
 
@@ -267,6 +279,10 @@ impl ServerRun {
         };
         if let Some(attempt) = self.attempt() {
             attempt.succeeded();
+        }
+        if self.skips_probe {
+            self.plan.skips_probe.store(true, Ordering::Release);
+            self.plan.config.fails_at_probe.set(true);
         }
         let client = ready.client.clone();
         self.announced_stop.set_claimed_id(client.server().claimed_server_id.clone());
@@ -299,6 +315,16 @@ impl ServerRun {
         {
             let skips_probe = has_ended && !was_killed && !self.skips_probe;
             plan.skips_probe.store(skips_probe, Ordering::Release);
+            self.distrust_others();
+        }
+    }
+
+    /// Lets the next start send the probe if this one has failed or was not ready in time, and relied on what others
+    /// have found: the program may have changed.
+    fn distrust_others(&self) {
+        if self.relies_on_others && self.ready().is_none() {
+            self.plan.is_known_wrong.store(true, Ordering::Release);
+            self.plan.config.fails_at_probe.set(false);
         }
     }
 
@@ -331,16 +357,19 @@ impl ServerRun {
 
     fn failed(&self, cause: &str) {
         match self.attempt() {
-            // The start in the legacy era follows, and records its outcome.
+            // Another start follows at once, and records its outcome.
             Some(attempt) if self.continues_start() => attempt.discard(),
             Some(attempt) => attempt.failed(cause),
             None => {}
         }
     }
 
-    /// Returns whether this start sent the probe, and failed such that a start in the legacy era follows.
+    /// Returns whether this start sent the probe, and failed such that a start in the legacy era follows, or relied on
+    /// others and failed, so that a start with the probe follows.
     fn continues_start(&self) -> bool {
-        !self.skips_probe && self.plan.skips_probe.load(Ordering::Acquire) && self.ready().is_none()
+        let skips_next = !self.skips_probe && self.plan.skips_probe.load(Ordering::Acquire);
+        let probes_next = self.relies_on_others && self.plan.is_known_wrong.load(Ordering::Acquire);
+        (skips_next || probes_next) && self.ready().is_none()
     }
 
     async fn connect(&self) -> Result<ReadyServer, Error> {
@@ -537,8 +566,10 @@ impl ServerRun {
         let _ = timeout_at(until, select(pin!(connection.idle()), pin!(client.closed()))).await;
     }
 
-    /// Records the loss of a child that has exited, because the connection may not have detected it yet.
+    /// Records the loss of a child that has exited, because the connection may not have detected it yet, or that was
+    /// not ready in time.
     fn record_loss(&self) {
+        self.distrust_others();
         let report = self.child.as_ref().and_then(|child| child.exit_report());
         if let (Some(report), Some(ReadyServer { client, .. })) = (report, self.ready()) {
             client.set_lost(&format!("the server {report}"));

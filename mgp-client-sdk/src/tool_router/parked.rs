@@ -12,6 +12,7 @@ use std::sync::{Arc, Weak};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
+use mgp_types::method::{Request, RootsList, SamplingCreateMessage};
 use mgp_types::service::{
     BoxFuture, CallerAccess, CallerChannel, CallerRequest, ConsumerGone, Context, EndGuard, Outlet,
     OutletItem, OutletItemKind, Principal, Reply, Scope, ScopeKind, Sink,
@@ -27,6 +28,11 @@ use tokio::time::Instant;
 const MAX_PARKED: usize = 1024;
 /// The default time limit for the caller of a waiting call to send the answer.
 const PARK_TTL: Duration = Duration::from_mins(15);
+/// The maximum of this time limit while no person, but only a model or the caller itself has to answer. Until then,
+/// the questions of the server to other callers are refused, because they may belong to the parked call.
+const PROGRAM_TTL: Duration = Duration::from_mins(5);
+/// The longest interval at which expired calls are dropped.
+const SWEEP_INTERVAL: Duration = Duration::from_mins(1);
 /// The maximum value to which this time limit can be set.
 const MAX_PARK_TTL: Duration = Duration::from_hours(365 * 24);
 
@@ -170,6 +176,15 @@ impl Questions {
         }
     }
 
+    /// Returns the longest time for which the call may wait for its caller.
+    fn max_ttl(&self) -> Duration {
+        let no_person = [SamplingCreateMessage::METHOD, RootsList::METHOD];
+        let open = self.0.lock();
+        let is_short = !open.asks.is_empty()
+            && open.asks.iter().all(|(_, ask, _)| no_person.contains(&ask.method()));
+        if is_short { PROGRAM_TTL } else { MAX_PARK_TTL }
+    }
+
     /// Fails the open questions and all further ones.
     fn close(&self) {
         let asks = {
@@ -273,6 +288,7 @@ impl ParkedCalls {
     /// Parks a call; dropping the entry cancels the call. If too many calls are parked, first drops the oldest call of
     /// the principal that has the most.
     pub(crate) fn put(&self, name: &str, call: ParkedCall) {
+        let max_ttl = call.questions.max_ttl();
         let mut table = self.0.lock();
         table.drop_expired();
         if table.parked.len() >= MAX_PARKED
@@ -280,7 +296,7 @@ impl ParkedCalls {
         {
             table.parked.remove(&oldest);
         }
-        let until = Instant::now() + table.ttl;
+        let until = Instant::now() + table.ttl.min(max_ttl);
         table.parked.insert(name.to_owned(), Entry { until, call, hook: None });
         if !std::mem::replace(&mut table.has_sweeper, true) {
             // Start a task, so that entries expire even if the table is not used again.
@@ -431,7 +447,8 @@ async fn drop_expired(table: Weak<Mutex<Table>>) {
             };
             next
         };
-        tokio::time::sleep_until(next).await;
+        // A call that is parked meanwhile may expire earlier.
+        tokio::time::sleep_until(next.min(Instant::now() + SWEEP_INTERVAL)).await;
     }
 }
 
@@ -470,6 +487,27 @@ mod tests {
         parked_calls.put("again", one());
         tokio::time::sleep(PARK_TTL + Duration::from_secs(1)).await;
         assert_eq!(parked_calls.len(), 0, "the sweeper starts again");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_waits_longer_for_a_person_than_for_a_model() {
+        let parked_calls = ParkedCalls::default();
+        parked_calls.put("silent", one());
+        let mut open = Vec::new();
+        let cases = [("form", "elicitation/create"), ("model", "sampling/createMessage")];
+        for (name, method) in cases {
+            let (call, ask) = (one(), CallerRequest::new(method, Payload::empty_object()));
+            open.push(ParkedChannel(Arc::clone(&call.questions)).ask("a", ask));
+            parked_calls.put(name, call);
+        }
+        tokio::time::sleep(PROGRAM_TTL.saturating_sub(Duration::from_secs(1))).await;
+        assert_eq!(parked_calls.len(), 3);
+        tokio::time::sleep(SWEEP_INTERVAL + Duration::from_secs(2)).await;
+        assert_eq!(parked_calls.len(), 2, "the model had its time");
+        let who = Principal::local();
+        assert!(parked_calls.take("model", &who).is_err());
+        assert!(parked_calls.take("form", &who).is_ok());
+        drop(open);
     }
 
     #[tokio::test]

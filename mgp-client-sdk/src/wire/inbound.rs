@@ -193,8 +193,8 @@ pub(super) fn attribute(
     };
     if callers.clone().any(|call| call.cx.principal != first.cx.principal) {
         return Err(ask_refused(
-            "several callers have calls in flight: it is ambiguous which one the question is for; \
-             `isolation = \"per_agent\"` gives each an instance of its own",
+            "several callers have calls at the server, running or with a question that is not answered yet: it is \
+             ambiguous which one the question is for; `isolation = \"per_agent\"` gives each an instance of its own",
         ));
     }
     let all = callers.clone().count();

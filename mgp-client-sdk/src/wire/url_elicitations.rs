@@ -123,7 +123,8 @@ impl UrlElicitations {
     /// Notifies the caller that an elicitation is complete.
     pub(crate) fn complete(&self, params: &ElicitationCompleteParams) {
         let mut pages = self.0.lock();
-        let place = pages.open.iter().position(|one| one.id == params.elicitation_id);
+        // The newest one, because a server may use an id again after a question that was refused and never completes.
+        let place = pages.open.iter().rposition(|one| one.id == params.elicitation_id);
         let Some(elicitation) = place.and_then(|place| pages.open.remove(place)) else {
             return pages.keep_early(params);
         };
@@ -182,5 +183,20 @@ mod tests {
             elicitations.insert("e".repeat(length), &caller, &caller.peer);
             assert_eq!(elicitations.0.lock().open.len(), stored, "{length}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_completion_is_of_the_newest_elicitation_with_its_id() {
+        let scope = Scope::new(ScopeKind::Connection);
+        let elicitations = UrlElicitations::default();
+        let (ann, bob) = (Principal::local().agent("ann"), Principal::local().agent("bob"));
+        for principal in [&ann, &bob] {
+            let caller = Context::new(Peer::none(), scope.clone(), principal.clone());
+            elicitations.insert("login".to_owned(), &caller, &caller.peer);
+        }
+        elicitations.complete(&ElicitationCompleteParams::new("login".to_owned()));
+        let pages = elicitations.0.lock();
+        let open: Vec<_> = pages.open.iter().map(|one| one.caller.principal.as_agent()).collect();
+        assert_eq!(open, [ann.as_agent()]);
     }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
+use mgp_client_sdk::gateway::{FailsAtProbe, share_probe_failure};
 use mgp_client_sdk::{
     Client, EraChoice, RetryConfig, SuperviseConfig, SupervisedClient, ToolResult,
 };
@@ -90,6 +91,46 @@ async fn a_server_that_ends_at_the_probe_is_started_in_the_legacy_era_without_a_
     let has_failed =
         |(what, result): &(String, String)| what == "SERVER_CONNECTED" && result == "FAILURE";
     assert!(!recorded_events(&log).iter().any(has_failed), "{:?}", recorded_events(&log));
+}
+
+#[tokio::test]
+async fn a_server_that_is_known_to_fail_at_the_probe_is_not_probed_again() {
+    let hello = HELLO.strip_prefix("read -r _; ").unwrap();
+    let known = FailsAtProbe::default();
+    // The first program ends at the probe; the second one never answers it, nor what follows.
+    for at_probe in ["exit 1", "exec sleep 60"] {
+        let server = script(&format!(
+            r#"read -r first; case "$first" in *'"initialize"'*) ;; *) {at_probe};; esac; {hello}sleep 60"#
+        ));
+        let builder = share_probe_failure(Client::builder("test", "1"), known.clone());
+        let server = builder.supervise(server, quick(0)).unwrap();
+        server.start().await;
+        let client = timeout(Duration::from_secs(8), server.ready()).await.unwrap().unwrap();
+        assert_eq!((client.server().era, server.restarts()), (Era::Legacy, 0), "{at_probe}");
+        assert!(known.get(), "{at_probe}");
+    }
+}
+
+#[tokio::test]
+async fn a_start_without_the_probe_that_fails_or_takes_too_long_is_followed_by_one_with_it() {
+    let refusal =
+        r#"printf '%s\n' '{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"no"}}'; "#;
+    let hello = HELLO.replace(r#""id":1"#, r#""id":2"#);
+    for (at_initialize, restarts) in [("exit 1", 0), ("exec sleep 60", 1)] {
+        let server = script(&format!(
+            r#"read -r first; case "$first" in *'"initialize"'*) {at_initialize};; esac; {refusal}{hello}sleep 60"#
+        ));
+        let known = FailsAtProbe::default();
+        known.set(true);
+        let mut config = quick(restarts);
+        config.start_timeout = Duration::from_secs(3);
+        let builder = share_probe_failure(Client::builder("test", "1"), known.clone());
+        let server = builder.supervise(server, config).unwrap();
+        server.start().await;
+        let client = again(&server, u64::from(restarts)).await;
+        assert_eq!((client.server().era, server.restarts()), (Era::Legacy, u64::from(restarts)));
+        assert!(!known.get(), "{at_initialize}");
+    }
 }
 
 /// An audit log that refuses its first event only.

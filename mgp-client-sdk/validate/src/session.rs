@@ -535,7 +535,7 @@ impl Session {
     }
 
     /// Returns a tool that the judge is allowed to call, and its arguments: the configured tool, or a read-only one
-    /// that needs no arguments. On a recording, returns the next recorded call.
+    /// that needs no arguments, if possible with an output schema. On a recording, returns the next recorded call.
     pub(crate) async fn callable(&mut self) -> Result<Option<(String, Value)>, Wrong> {
         if let Some(recording) = &mut self.recording {
             return Ok(recording.next_call());
@@ -548,7 +548,7 @@ impl Session {
             return Ok(self.tool.clone());
         }
         let tools = self.tools().await?;
-        let harmless = tools.iter().find(|tool| {
+        let harmless = tools.iter().filter(|tool| {
             let required = tool.pointer("/inputSchema/required").and_then(Value::as_array);
             // A tool that runs only as a task refuses plain calls.
             tool.pointer("/execution/taskSupport") != Some(&json!("required"))
@@ -556,8 +556,8 @@ impl Session {
                 && required.is_none_or(Vec::is_empty)
                 && ALTERNATIVES.iter().all(|keyword| tool["inputSchema"].get(keyword).is_none())
         });
-        let name = harmless.and_then(|tool| tool["name"].as_str());
-        Ok(name.map(|name| (name.to_owned(), json!({}))))
+        let tool = harmless.min_by_key(|tool| !tool["outputSchema"].is_object());
+        Ok(tool.and_then(|tool| Some((tool["name"].as_str()?.to_owned(), json!({})))))
     }
 
     /// Returns the last request that was sent.

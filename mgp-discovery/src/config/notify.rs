@@ -169,7 +169,12 @@ fn way(reader: &mut Reader<'_, '_, '_>) -> Option<NotifyWay> {
     {
         let remedy = "write `smtp = \"smtps://HOST\"`, or `smtp://HOST` for STARTTLS";
         let remedy = addresses::url_remedy(&email.server, remedy);
-        reader.error("smtp", "is not a mail server", Some(remedy));
+        let (key, what) = if email.server.is_empty() {
+            ("email", "has no `smtp`")
+        } else {
+            ("smtp", "is not a mail server")
+        };
+        reader.error(key, what, Some(remedy));
         return None;
     }
     Some(way)

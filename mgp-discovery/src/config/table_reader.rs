@@ -98,7 +98,9 @@ impl<'r, 'f, 't> Reader<'r, 'f, 't> {
 
     /// Warns about each unknown word that is similar to a known one. Unknown words are accepted in any case.
     fn likely_meant(&mut self, name: &str, texts: &[String], words: &[&str]) {
-        for text in texts.iter().filter(|text| !words.contains(&text.as_str())) {
+        let is_unknown =
+            |text: &&String| !words.contains(&text.as_str()) && !is_wildcard(name, text, words);
+        for text in texts.iter().filter(is_unknown) {
             if let Some(near) = nearest(text, words.iter().copied()) {
                 let what = format!("`{}` has the unknown word `{}`", self.shown(name), shown(text));
                 let at = self.at(name);
@@ -252,6 +254,17 @@ impl<'r, 'f, 't> Reader<'r, 'f, 't> {
         self.error(name, format!("is not {}", kind.name()), None);
         None
     }
+}
+
+/// Returns whether a word of a list of permissions is a wildcard, e.g. `filesystem.*`, for some of the known words.
+fn is_wildcard(name: &str, text: &str, words: &[&str]) -> bool {
+    let Some(begin) = text.strip_suffix('*') else { return false };
+    let is_possible = match name {
+        "permissions" => begin.is_empty() || begin.ends_with('.'),
+        "auto_approve_except" => true,
+        _ => false,
+    };
+    is_possible && words.iter().any(|word| word.starts_with(begin))
 }
 
 /// Returns the position at which a key is written.

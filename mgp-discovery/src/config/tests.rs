@@ -224,7 +224,7 @@ fn places_of_messages_are_checked() {
     at("desktop = true\nntfy = 'https://x'", "must be the only way of its place");
     at("ntfy = 'ntfy.sh/topic'", "mgp.toml:2:1: error: `kernel.notify.x.ntfy` is not a URL");
     at("webhook = 'https://'", "begin with `https://` or `http://`");
-    at("email = 'a@b'", "`kernel.notify.x.smtp` is not a mail server");
+    at("email = 'a@b'", "mgp.toml:2:1: error: `kernel.notify.x.email` has no `smtp`; write `smtp");
     at("email = 'a@b'\nsmtp = 'mail'", "smtps://HOST");
     let of_mail = |keys: &str| format!("email = 'a@b'\nsmtp = 'smtp://mail'\n{keys} = 'x'");
     at(&of_mail("user"), "mgp.toml:4:1: error: `kernel.notify.x.user` has no `secret`; write");
@@ -398,6 +398,19 @@ fn each_mistake_names_its_place_and_its_remedy() {
         "[[servers]]\nid = 'a'\ncommand = 'a'\nmgp = { backoff_base_ms = 9, backoff_max_ms = 8 }\n",
         "mgp.toml:4:9: error: `servers.mgp.backoff_base_ms` is longer than `backoff_max_ms`; make `backoff_max_ms` the longer one",
     );
+}
+
+#[test]
+fn wildcards_of_permissions_are_no_unknown_words() {
+    let warnings = |permissions: &str, except: &str| {
+        let text = format!(
+            "[[servers]]\nid = 'a'\ncommand = 'a'\nmgp = {{ permissions = [{permissions}] }}\n\
+             [kernel]\nauto_approve_except = [{except}]\n"
+        );
+        parsed(&text).findings.len()
+    };
+    assert_eq!(warnings("'filesystem.*', '*'", "'filesystem.*', 'shell*', '*'"), 0);
+    assert_eq!(warnings("'filesystem.raed'", "'filesystem.raed'"), 2);
 }
 
 #[test]

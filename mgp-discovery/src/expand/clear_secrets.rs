@@ -214,6 +214,9 @@ const NAMES: &[&str] = &[
     "passwd", "password", "pat", "secret", "token",
 ];
 
+/// Ends of words in the names of secret values, e.g. of `PGPASSWORD`.
+const ENDS: &[&str] = &["apikey", "passwd", "password", "secret", "token"];
+
 /// Words that make a name harmless: its value is the place or the owner of a secret, not the secret itself.
 const HARMLESS: &[&str] =
     &["dir", "endpoint", "file", "id", "name", "path", "public", "type", "url"];
@@ -222,7 +225,8 @@ const HARMLESS: &[&str] =
 fn names_secret(name: &str) -> bool {
     let words = words(name);
     let any = |list: &[&str]| words.iter().any(|word| list.contains(&word.as_str()));
-    any(NAMES) && !any(HARMLESS)
+    let has_end = || words.iter().any(|word| ENDS.iter().any(|end| word.ends_with(end)));
+    (any(NAMES) || has_end()) && !any(HARMLESS)
 }
 
 /// Returns the reason why a value is considered a secret, or `None` if it is not.
@@ -348,6 +352,8 @@ mod tests {
     fn secrets_are_found_and_ordinary_values_are_not() {
         check("GITHUB_TOKEN", "hunter2hunter2", true);
         check("apiKey", "hunter2hunter2", true);
+        check("PGPASSWORD", "hunter2", true);
+        check("--authtoken", "hunter2", true);
         check("X", concat!("gh", "p_0123456789abcdef0123456789abcdef0123"), true);
         check("Authorization", "Bearer abcdefghij", true);
         check("X", "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.abc", true);
@@ -366,6 +372,7 @@ mod tests {
         check("GITHUB_TOKEN", "", false);
         check("TOKEN_FILE", "/run/secrets/token", false);
         check("KEYBOARD", "qwertyuiop", false);
+        check("MAXTOKENS", "100000", false);
         check("AUTH", "true", false);
         check("X", "/usr/local/lib/node_modules/server-1.2.3/index.js", false);
         check("X", "@modelcontextprotocol/server-filesystem", false);

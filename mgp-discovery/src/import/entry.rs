@@ -105,9 +105,11 @@ const OF_EXTENSION: &str = "an extension of its host starts it";
 /// The reason reported for an entry that starts nothing.
 pub(super) const NO_TARGET: &str = "it has neither a `command` nor a `url`";
 
+/// The members that are `false` for a server that is switched off: of most hosts, of Cherry Studio, and of Jan.
+const ENABLED: &[&str] = &["enabled", "isActive", "active"];
+
 /// Members of other hosts' entries that have no effect in `mgp.toml`, and are ignored without a note.
-const IDLE: &[&str] =
-    &["description", "name", "gallery", "version", "disabled", "enabled", "source", "tools"];
+const IDLE: &[&str] = &["description", "name", "gallery", "version", "disabled", "source", "tools"];
 
 /// Returns an entry of this host with its members renamed to those that most hosts use.
 pub(super) fn common(host: Host, value: &Value) -> Value {
@@ -132,10 +134,10 @@ pub(super) fn common(host: Host, value: &Value) -> Value {
                 members.insert(TOKEN_VARIABLE.to_owned(), name.into());
             }
         }
-        // In Gemini CLI, `url` means an event stream, and `httpUrl` streamable HTTP.
-        Host::GeminiCli if members.contains_key("httpUrl") => rename(members, "httpUrl", "url"),
-        Host::GeminiCli if members.contains_key("url") && !members.contains_key("type") => {
-            members.insert("type".to_owned(), "sse".into());
+        // Gemini CLI uses streamable HTTP also for a `url` without a `type`; an older server is found by its answer.
+        // Programs that were made from it, e.g. Qwen Code, have files of the same form.
+        Host::GeminiCli | Host::Generic if members.contains_key("httpUrl") => {
+            rename(members, "httpUrl", "url");
         }
         Host::Goose => {
             for (from, to) in [("cmd", "command"), ("envs", "env"), ("uri", "url")] {
@@ -293,9 +295,8 @@ pub(super) fn entry(
     findings: &mut Findings,
 ) -> Result<Entry, String> {
     let Some(members) = value.as_object() else { return Err("it is not an object".into()) };
-    if members.get("disabled") == Some(&Value::Bool(true))
-        || members.get("enabled") == Some(&Value::Bool(false))
-    {
+    let has = |name: &str, flag: bool| members.get(name) == Some(&Value::Bool(flag));
+    if has("disabled", true) || ENABLED.iter().any(|&name| has(name, false)) {
         return Err(SWITCHED_OFF.into());
     }
     let (mut entry, mut tools) = (Entry::default(), ToolLists::default());
@@ -368,7 +369,7 @@ fn why_left_out(name: &str, value: &Value) -> Option<String> {
             "`mgp servers login` logs in; a client id of your own belongs in `auth` here"
         }
         "timeout" => "its meaning depends on the host; set `timeout` here",
-        _ if IDLE.contains(&name) => return None,
+        _ if IDLE.contains(&name) || ENABLED.contains(&name) => return None,
         _ => "it is not known here",
     };
     Some(format!("`{}` was left out: {why}", name.escape_debug()))

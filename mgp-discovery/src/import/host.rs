@@ -236,12 +236,11 @@ fn read_with(
     if text.len() > MAX_FILE_BYTES {
         return Err(foreign(format!("the file is longer than {MAX_FILE_BYTES} bytes")));
     }
-    let value = match host {
-        Host::Codex => json::from_toml(text),
-        Host::Goose => json::from_yaml(text),
-        Host::Continue if file.extension().is_some_and(|end| end == "yaml") => {
-            json::from_yaml(text).map(entry::servers_by_name)
-        }
+    let end = file.extension().and_then(|end| end.to_str());
+    let value = match (host, end) {
+        (Host::Codex, _) | (Host::Generic, Some("toml")) => json::from_toml(text),
+        (Host::Goose, _) | (Host::Generic, Some("yaml" | "yml")) => json::from_yaml(text),
+        (Host::Continue, Some("yaml")) => json::from_yaml(text).map(entry::servers_by_name),
         _ => json::parse_json(text),
     };
     let value = value.map_err(foreign)?;

@@ -260,7 +260,7 @@ impl<'a> TakenIds<'a> {
         server: &ImportedServer,
         notes: &mut Vec<String>,
     ) -> Result<ImportOutcome, String> {
-        let wanted = id(&server.name).ok_or("its name has no character that an id can have")?;
+        let wanted = id(&server.name).ok_or(NO_ID)?;
         let from = import.source.display().to_string();
         let parse = |id: &str| {
             let mut alone = DocumentMut::new();
@@ -371,6 +371,9 @@ impl EntrySource {
         }
     }
 }
+
+/// The reason reported for a server whose name cannot be converted to an id.
+const NO_ID: &str = "its name has no letter of a to z and no digit, which an id needs; rename it there, then try again";
 
 /// The maximum number of ids that are tried for a server. If all are taken, the server is not imported.
 const MAX_NAMESAKES: usize = 50;

@@ -234,10 +234,17 @@ fn both_forms_of_zed_are_read_and_extensions_are_left_out() {
 }
 
 #[test]
-fn event_streams_of_gemini_and_newer_files_of_opencode_are_read() {
-    let import =
-        imported(Host::GeminiCli, "f", r#"{"mcpServers": {"a": {"url": "https://x.org/sse"}}}"#);
-    assert_eq!(import.servers[0].entry.transport, Some("sse"));
+fn addresses_of_gemini_and_newer_files_of_opencode_are_read() {
+    for (member, expected) in [
+        (r#""url": "https://x.org/mcp""#, None),
+        (r#""url": "https://x.org/mcp", "type": "http""#, None),
+        (r#""url": "https://x.org/sse", "type": "sse""#, Some("sse")),
+        (r#""httpUrl": "https://x.org/mcp""#, None),
+    ] {
+        let text = format!(r#"{{"mcpServers": {{"a": {{{member}}}}}}}"#);
+        let import = imported(Host::GeminiCli, "f", &text);
+        assert_eq!(import.servers[0].entry.transport, expected, "{member}");
+    }
     let text = r#"{"mcp": {"servers": {"a": {"type": "local", "command": ["a"]}}}}"#;
     assert_eq!(imported(Host::OpenCode, "f", text).servers[0].name, "a");
     let import = imported(

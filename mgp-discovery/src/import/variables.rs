@@ -192,6 +192,11 @@ fn variable(inside: &str, meaning: &Meaning<'_>, findings: &mut Findings, depth:
     // In a file of the home folder, `workspaceFolder` means the folder that is open in the editor, so it has no fixed
     // value.
     let project = meaning.project.filter(|folder| !is_home(folder));
+    if meaning.dialect == Dialect::Shell
+        && let Some(text) = folder_of_project(inside, project, findings)
+    {
+        return text;
+    }
     match (inside, project) {
         ("userHome", _) => "${HOME}".to_owned(),
         ("workspaceFolder" | "workspaceRoot", Some(folder)) => escaped(&folder.to_string_lossy()),
@@ -220,6 +225,24 @@ fn variable(inside: &str, meaning: &Meaning<'_>, findings: &mut Findings, depth:
                 None => format!("${{{name}}}"),
             }
         }
+    }
+}
+
+/// Converts a variable that is the folder of the project in its host; returns `None` for any other variable.
+///
+/// Claude Code sets `CLAUDE_PROJECT_DIR`, and is mostly started in that folder, so that `PWD` is the same.
+fn folder_of_project(
+    inside: &str,
+    project: Option<&Path>,
+    findings: &mut Findings,
+) -> Option<String> {
+    match (inside.split_once(":-").map_or(inside, |(name, _)| name), project) {
+        ("CLAUDE_PROJECT_DIR" | "PWD", Some(folder)) => Some(escaped(&folder.to_string_lossy())),
+        (name @ "CLAUDE_PROJECT_DIR", None) => {
+            findings.refuse(format!("only its host can replace `${{{inside}}}`"));
+            Some(format!("${{{name}}}"))
+        }
+        _ => None,
     }
 }
 
@@ -288,9 +311,21 @@ mod tests {
         check("https://${input:site}/", Dialect::Editor, "https://${SITE:-a$$b{}}/", 1);
         check("${config:x.y}", Dialect::Editor, "${config_x_y}", 1);
         check("${A", Dialect::Shell, "$${A", 0);
+        check("${PWD}/x ${CLAUDE_PROJECT_DIR:-.}/y", Dialect::Shell, "/p/x /p/y", 0);
+        check("${PWD}", Dialect::Gemini, "${PWD}", 0);
         check("$A-$5 ${B}", Dialect::Shell, "$$A-$$5 ${B}", 0);
         check("$A-$5 ${B}", Dialect::Gemini, "${A}-$$5 ${B}", 0);
         check("$$A_1$ é$B${C:-$D}$", Dialect::Gemini, "$$${A_1}$$ é${B}${C:-${D}}$$", 0);
+    }
+
+    #[test]
+    fn a_server_of_the_user_that_needs_the_folder_of_a_project_stays_in_its_host() {
+        let of_user = Meaning { project: None, ..meaning(Dialect::Shell) };
+        let mut findings = Findings::default();
+        assert_eq!(mapped("${PWD}", &of_user, &mut findings), "${PWD}");
+        assert_eq!(findings.refusal, None);
+        mapped("${CLAUDE_PROJECT_DIR:-.}", &of_user, &mut findings);
+        assert!(findings.refusal.is_some_and(|why| why.contains("${CLAUDE_PROJECT_DIR:-.}")));
     }
 
     #[cfg(unix)]

@@ -1,4 +1,4 @@
-//! The restarts within a sliding window, and the wait before the next restart (MGP §11.5).
+//! The restarts within a sliding window, the wait before the next restart, and the time limit of a start (MGP §11.5).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,6 +20,8 @@ pub(super) const MAX_REASON_BYTES: usize = 512;
 #[derive(Debug)]
 pub(super) struct RestartWindow {
     restarts: VecDeque<Duration>,
+    /// The number of starts in a row that were not ready in time.
+    missed_starts: u32,
     random: fastrand::Rng,
 }
 
@@ -47,7 +49,25 @@ impl AllowedRestart {
 
 impl RestartWindow {
     pub(super) fn new(seed: u64) -> Self {
-        Self { restarts: VecDeque::new(), random: fastrand::Rng::with_seed(seed) }
+        let random = fastrand::Rng::with_seed(seed);
+        Self { restarts: VecDeque::new(), missed_starts: 0, random }
+    }
+
+    /// Returns the time by which a start that begins now must be ready.
+    pub(super) fn start_deadline(&self, now: Duration, config: &SuperviseConfig) -> Duration {
+        now.saturating_add(config.start_limit(self.missed_starts))
+    }
+
+    /// Counts a start that was not ready in time, and returns its limit.
+    pub(super) fn miss_start(&mut self, config: &SuperviseConfig) -> Duration {
+        let limit = config.start_limit(self.missed_starts);
+        self.missed_starts = self.missed_starts.saturating_add(1);
+        limit
+    }
+
+    /// Records that a start was ready in time.
+    pub(super) fn meet_start(&mut self) {
+        self.missed_starts = 0;
     }
 
     /// Adds a restart; returns `None` if the window already contains the maximum number of restarts.

@@ -14,6 +14,8 @@ const MIN_WINDOW: Duration = Duration::from_secs(1);
 const MAX_WINDOW: Duration = Duration::from_hours(30 * 24);
 const MAX_WAIT: Duration = Duration::from_hours(1);
 const MIN_START_TIMEOUT: Duration = Duration::from_millis(1);
+/// The number of times that the limit of a start doubles after starts that were not ready in time.
+const MAX_DOUBLINGS: u32 = 2;
 
 /// The configuration of a supervised server.
 ///
@@ -51,6 +53,10 @@ pub struct SuperviseConfig {
     /// Maximum wait before a restart, which applies to the first one too. Default: 30 s, at most 1 h.
     pub backoff_max: Duration,
     /// The time limit of a start, handshake included. Default: 30 s, at most 1 h.
+    ///
+    /// After a start that was not ready in time, the limit doubles, up to four times this value, until a start
+    /// succeeds: such a start may have had too little of the processors, e.g. because many servers start at once, and
+    /// would fail again. Without `gives_up` the limit stays the same.
     pub start_timeout: Duration,
     /// The time limit of a stop, after which the server is killed. Default: 60 s, at most 1 h.
     pub stop_timeout: Duration,
@@ -86,6 +92,18 @@ impl From<&RestartConfig> for SuperviseConfig {
 }
 
 impl SuperviseConfig {
+    /// Returns the time limit of a start that follows many others that were not ready in time.
+    #[must_use]
+    pub fn longest_start(&self) -> Duration {
+        self.start_limit(MAX_DOUBLINGS)
+    }
+
+    /// Returns the time limit of a start that follows this number of others that were not ready in time.
+    pub(super) fn start_limit(&self, missed_starts: u32) -> Duration {
+        let doublings = if self.gives_up { missed_starts.min(MAX_DOUBLINGS) } else { 0 };
+        self.start_timeout.saturating_mul(1 << doublings).min(MAX_WAIT)
+    }
+
     /// Replaces every value out of range by the nearest allowed one, and an unknown policy by `never`.
     pub(super) fn bounded(mut self) -> Self {
         if let RestartPolicy::Other(word) = &self.policy {

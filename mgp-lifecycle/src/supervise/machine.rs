@@ -331,6 +331,7 @@ impl Supervisor {
     fn on_ready(&mut self, now: Duration, out: &mut Vec<SupervisorAction>) {
         if let Phase::Starting { .. } = self.phase {
             self.enter(ServerState::Connected, "ready".into(), out);
+            self.window.meet_start();
             self.phase = Phase::Running { since: now };
         }
     }
@@ -365,8 +366,7 @@ impl Supervisor {
                 self.failed(&early, now, out);
             }
             Phase::Running { .. } => self.failed(&exit, now, out),
-            // During a stop, the exit of the server's main process is ignored: the stop is complete when the whole
-            // process tree has ended.
+            // A stop is complete when the whole process tree has ended, so the exit of the main process is ignored.
             _ => {}
         }
     }
@@ -378,7 +378,7 @@ impl Supervisor {
         match self.phase {
             Phase::Waiting { .. } => self.begin_restart("retry".into(), now, out),
             Phase::Starting { .. } => {
-                let how = format!("not ready within {:?}", self.config.start_timeout);
+                let how = format!("not ready within {:?}", self.window.miss_start(&self.config));
                 self.failed(&Exit::failure(how), now, out);
             }
             Phase::Stopping { .. } => {
@@ -541,7 +541,7 @@ impl Supervisor {
     fn spawn(&mut self, now: Duration, out: &mut Vec<SupervisorAction>) {
         out.push(SupervisorAction::Start);
         (self.rest, self.is_start_failure) = (None, false);
-        self.phase = Phase::Starting { until: now.saturating_add(self.config.start_timeout) };
+        self.phase = Phase::Starting { until: self.window.start_deadline(now, &self.config) };
     }
 
     /// If §11.2 does not allow a change from the current state to `connecting`, enters a state from which that change

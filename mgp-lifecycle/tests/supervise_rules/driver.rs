@@ -292,7 +292,7 @@ async fn a_server_that_is_never_ready_is_stopped_each_time() {
     server.start().await;
     let rest = server.ready().await.unwrap_err();
     assert_eq!((rest.state, record.started(), record.alive()), (ServerState::Error, 6, 0));
-    assert!(rest.reason.ends_with("not ready within 30s"), "{}", rest.reason);
+    assert!(rest.reason.ends_with("not ready within 120s"), "{}", rest.reason);
     assert_eq!(record.stopped.lock().unwrap().len(), 6);
 }
 

@@ -39,6 +39,30 @@ fn a_start_that_continues_is_not_a_restart_whatever_the_policy() {
 }
 
 #[test]
+fn starts_of_a_program_get_more_time_until_one_is_ready() {
+    let mut world = World::new(config("on_failure"));
+    world.send(SupervisorEvent::Start);
+    for limit in [30, 60, 120, 120] {
+        assert_eq!(world.wait(), secs(limit));
+        assert!(world.reasons.contains(&format!("not ready within {limit}s")));
+        world.wait();
+    }
+    world.send(SupervisorEvent::Ready);
+    world.send(crash());
+    world.wait();
+    assert_eq!(world.wait(), secs(30));
+
+    let mut remote = config("on_failure");
+    remote.gives_up = false;
+    let mut world = World::new(remote);
+    world.send(SupervisorEvent::Start);
+    for _ in 0..3 {
+        assert_eq!(world.wait(), secs(30));
+        world.wait();
+    }
+}
+
+#[test]
 fn the_next_start_waits_until_the_process_tree_has_ended() {
     let mut world = World::connected(SuperviseConfig::default());
     world.stops_at_once = false;

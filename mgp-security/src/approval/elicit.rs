@@ -148,6 +148,9 @@ impl Approver for ElicitApprover {
 }
 
 /// Converts the question to a form. Returns it with the key under which the client's answer to it is found.
+///
+/// Each optional field has a default, because a client of `FastMCP` sends `null` for an untouched field without one, and
+/// its SDK then refuses the whole answer.
 fn form(question: &Question, principal: &Principal) -> Result<(String, CallerRequest), RpcError> {
     let mut fields = Map::new();
     let mut required = Vec::new();
@@ -165,16 +168,18 @@ fn form(question: &Question, principal: &Principal) -> Result<(String, CallerReq
         QuestionSubject::Permissions { permissions, .. } => {
             for permission in form_permissions(permissions) {
                 let title = format!("{} ({})", name(permission.as_str()), permission.risk());
-                let field = json!({"type": "boolean", "title": title});
+                let field = json!({"type": "boolean", "title": title, "default": false});
                 fields.insert(permission.as_str().to_owned(), field);
             }
             let terms: Vec<_> = terms(principal).map(|(term, _)| term).collect();
-            let choice = json!({"type": "string", "title": "Holds for", "enum": terms});
+            let choice =
+                json!({"type": "string", "title": "Holds for", "enum": terms, "default": terms[0]});
             fields.insert(TERM_FIELD.to_owned(), choice);
             "permission"
         }
     };
-    let reason = json!({"type": "string", "title": "Reason (recorded, and shown to the caller)"});
+    let title = "Reason (recorded, and shown to the caller)";
+    let reason = json!({"type": "string", "title": title, "default": ""});
     fields.insert(REASON_FIELD.to_owned(), reason);
     let schema = json!({"type": "object", "properties": fields, "required": required});
     let hint = match question.about {

@@ -129,6 +129,18 @@ async fn the_form_shows_server_tool_risk_and_arguments_as_they_are() {
 }
 
 #[tokio::test]
+async fn a_form_has_a_default_for_each_optional_field() {
+    for question in [call("{}"), permissions(&["filesystem.read"])] {
+        let (_, _, params) = elicit(question, json!({"action": "decline"})).await;
+        let schema = &params["requestedSchema"];
+        for (name, field) in schema["properties"].as_object().unwrap() {
+            let is_required = schema["required"].as_array().unwrap().contains(&json!(name));
+            assert_ne!(field.get("default").is_some(), is_required, "{name}: {field}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn each_permission_is_decided_separately_and_for_a_term() {
     let question = || permissions(&["filesystem.read", "shell.execute"]);
     let both = json!({"filesystem.read": true, "shell.execute": true, "term": "until revoked"});

@@ -51,7 +51,7 @@ pub(crate) struct CallFacts<'a> {
 #[expect(clippy::struct_excessive_bools, reason = "independent steps of a call")]
 pub(crate) struct CallPreparations {
     /// `true` once the server's tools were listed for this call, so that they are not listed a second time. While a
-    /// person decides, a server with frequent announcements can announce more; then the tools may be listed again.
+    /// person decides, the server can announce more changes; then the tools may be listed again.
     pub(crate) listed: bool,
     /// The number of changes that the server had announced when it listed the same tools twice in a row for this call.
     /// The tools count as current as long as this number stays the same.
@@ -67,7 +67,8 @@ pub(crate) struct CallPreparations {
     /// `true` when a call that has waited is decided about once more, immediately before it runs. If the server
     /// announced changes before and yet listed the same tools, its further announcements do not count in this decision.
     pub(crate) is_last_decision: bool,
-    /// `true` for a preview that covers all possible arguments, so that no arguments are checked.
+    /// `true` for a preview that covers all possible arguments, so that neither the schema nor validators apply, and
+    /// limits of approvals only to a tool that takes no arguments.
     pub(crate) any_arguments: bool,
 }
 
@@ -187,9 +188,17 @@ pub(crate) fn missing(
         return Vec::new();
     };
     let is_of_tools = &|permission: &Permission| snapshot.is_of_tools(permission);
-    let (arguments, definition, at) = (None, None, at.get());
-    let need =
-        PermissionNeed { principal, server, tool, needed, arguments, definition, at, is_of_tools };
+    let need = PermissionNeed {
+        principal,
+        server,
+        tool,
+        needed,
+        arguments: None,
+        any_arguments: true,
+        definition: None,
+        at: at.get(),
+        is_of_tools,
+    };
     view.missing(&need, &snapshot.policy(server))
 }
 
@@ -394,9 +403,17 @@ fn judge_permissions(
     let view = snapshot.permissions_for(server, needed)?;
     let (principal, at) = (&facts.call.cx().principal, facts.at.get());
     let is_of_tools = &|permission: &Permission| snapshot.is_of_tools(permission);
-    let definition = snapshot.definition(tool);
-    let need =
-        PermissionNeed { principal, server, tool, needed, arguments, definition, at, is_of_tools };
+    let need = PermissionNeed {
+        principal,
+        server,
+        tool,
+        needed,
+        arguments,
+        any_arguments: facts.preparations.any_arguments,
+        definition: snapshot.definition(tool),
+        at,
+        is_of_tools,
+    };
     Some(view.judge(&need, &snapshot.policy(server)))
 }
 

@@ -361,11 +361,6 @@ impl Definitions {
         self.tools(Some(server)).is_some_and(|tools| tools.stale)
     }
 
-    /// Returns whether a server has announced changes several times in a row, and its list stayed the same.
-    pub(crate) fn is_noisy(&self, server: &ServerId) -> bool {
-        self.tools(Some(server)).is_some_and(|tools| tools.is_noisy)
-    }
-
     /// Registers a hook that runs after each change of the known tools; it must not block.
     pub fn on_change<L: Into<HookState>>(&self, hook: impl Fn() -> L + Send + Sync + 'static) {
         self.0.hooks.add(hook);

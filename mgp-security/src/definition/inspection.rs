@@ -11,9 +11,10 @@ use super::order::differ_only_in_order;
 use super::pin::Pin;
 use super::review::{Finding, Rule, Severity, is_own_advice, review, steered};
 use super::shown::Shown;
+use super::wrapped::differ_only_in_wrapping;
 
-/// The size of a definition, in bytes, above which an operator must review it, because a model reads all of it with
-/// every request.
+/// The size of a definition without its output schema, in bytes, above which an operator must review it, because a
+/// model reads all of it with every request. Models do not get the output schema.
 const CROWDS_OUT: usize = 64 * 1024;
 
 /// The maximum number of findings about a definition that are kept; the most severe ones come first.
@@ -62,13 +63,18 @@ impl Inspection {
         if let Err(flaw) = NameFlaw::check_tool(&shown.tool.name) {
             findings.push(Finding::about(Rule::Name, "/name", flaw.to_string(), ""));
         }
-        match shown.text.get() {
-            Ok(value) => findings.extend(review(&value)),
+        let mut size = shown.text.as_str().len();
+        match shown.text.get::<Value>() {
+            Ok(value) => {
+                findings.extend(review(&value));
+                if let Some(output) = value.get("outputSchema").filter(|_| size > CROWDS_OUT) {
+                    size = size.saturating_sub(output.to_string().len());
+                }
+            }
             Err(error) => findings.push(refused(Rule::Unreadable, error.message())),
         }
-        if shown.text.as_str().len() > CROWDS_OUT {
-            let evidence = format!("{} bytes", shown.text.as_str().len());
-            findings.push(Finding::new(Rule::Long, "", &evidence));
+        if size > CROWDS_OUT {
+            findings.push(Finding::new(Rule::Long, "", &format!("{size} bytes")));
         }
         Self { shown: Some(shown), findings, names_another: false }
     }
@@ -159,6 +165,14 @@ impl Inspection {
     pub(super) fn reorders(&self, stored: &Pin) -> bool {
         let is_reordered = |shown: &Shown| differ_only_in_order(&shown.text, &stored.shown);
         self.shown.as_ref().is_some_and(is_reordered)
+            && !stored.added_by(&self.findings).iter().any(Finding::blocks)
+    }
+
+    /// Returns whether the definition is a stored one with its output schema in the form of the other era, and has no
+    /// blocking finding that the stored one lacks.
+    pub(super) fn rewraps(&self, stored: &Pin) -> bool {
+        let is_rewrapped = |shown: &Shown| differ_only_in_wrapping(&shown.text, &stored.shown);
+        self.shown.as_ref().is_some_and(is_rewrapped)
             && !stored.added_by(&self.findings).iter().any(Finding::blocks)
     }
 

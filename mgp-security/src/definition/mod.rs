@@ -24,6 +24,7 @@ mod state;
 mod table;
 #[cfg(test)]
 mod tests;
+mod wrapped;
 
 pub use definitions::Definitions;
 pub(crate) use definitions::ServerTools;

@@ -1,7 +1,7 @@
 //! Comparison of definitions that ignores the order of words in lists whose order has no meaning.
 //!
-//! Some servers write such words from an unordered set, e.g. `",".join(DEFAULT_FIELDS)` in Python, so that each of
-//! their processes lists the same definition in another order.
+//! Some servers write such words from an unordered set, e.g. `",".join(DEFAULT_FIELDS)` or the allowed commands of a
+//! shell in Python, so that each of their processes lists the same definition in another order.
 
 use mgp_types::Payload;
 use serde_json::Value;
@@ -9,11 +9,21 @@ use serde_json::Value;
 /// Members of a schema that may be a list of words, or a text with words between commas.
 const UNORDERED: [&str; 5] = ["default", "enum", "examples", "required", "type"];
 
+/// The words of which one must be before the colon in a line of a description that lists words of a set, e.g. `Allowed
+/// commands: cat, ls`.
+const SET_LABELS: [&str; 7] =
+    ["allowed", "available", "permitted", "possible", "supported", "valid", "values"];
+
+/// The words before the colon of a list whose order has a meaning, e.g. `Valid order: read, write`.
+const ORDER_LABELS: [&str; 7] =
+    ["format", "order", "ordered", "priority", "range", "sequence", "steps"];
+
 /// The members of a definition that are schemas.
 const SCHEMAS: [&str; 2] = ["inputSchema", "outputSchema"];
 
-/// Returns whether two definitions in canonical JSON differ at most in the order of plain words in their schemas. Texts
-/// with blanks are not plain words, because another order of their words can have another meaning.
+/// Returns whether two definitions in canonical JSON differ at most in the order of plain words in their schemas, and
+/// of those that a line of a description lists as a set. Texts with blanks are not plain words, because another order
+/// of their words can have another meaning.
 pub(super) fn differ_only_in_order(one: &Payload, other: &Payload) -> bool {
     // The same words in another order are as long, so most changed definitions need not be parsed.
     if one.as_str().len() != other.as_str().len() {
@@ -28,6 +38,9 @@ pub(super) fn differ_only_in_order(one: &Payload, other: &Payload) -> bool {
 /// Returns a definition whose unordered words are sorted.
 fn sorted(definition: &Payload) -> Option<Value> {
     let mut definition: Value = definition.get().ok()?;
+    if let Some(Value::String(text)) = definition.get_mut("description") {
+        sort_listed_words(text);
+    }
     for name in SCHEMAS {
         if let Some(schema) = definition.get_mut(name) {
             sort(schema);
@@ -42,6 +55,8 @@ fn sort(schema: &mut Value) {
             for (name, member) in members.iter_mut() {
                 if UNORDERED.contains(&name.as_str()) {
                     sort_words(member);
+                } else if let (Value::String(text), "description") = (&mut *member, name.as_str()) {
+                    sort_listed_words(text);
                 }
                 sort(member);
             }
@@ -54,10 +69,8 @@ fn sort(schema: &mut Value) {
 fn sort_words(value: &mut Value) {
     match value {
         Value::String(text) => {
-            let mut words: Vec<&str> = text.split(',').map(str::trim).collect();
-            if words.iter().all(|word| is_plain(word)) {
-                words.sort_unstable();
-                *text = words.join(",");
+            if let Some(words) = sorted_words(text) {
+                *text = words;
             }
         }
         Value::Array(words) if words.iter().all(|word| word.as_str().is_some_and(is_plain)) => {
@@ -65,6 +78,38 @@ fn sort_words(value: &mut Value) {
         }
         _ => {}
     }
+}
+
+/// Sorts the words that lines of a description list as a set.
+fn sort_listed_words(text: &mut String) {
+    let lines: Vec<String> = text.split('\n').map(with_sorted_set).collect();
+    *text = lines.join("\n");
+}
+
+fn with_sorted_set(line: &str) -> String {
+    let set = line.split_once(": ").and_then(|(label, words)| {
+        let has = |known: &[&str]| {
+            let mut words = label.split(|c: char| !(c.is_alphanumeric() || c == '_'));
+            words.any(|word| known.iter().any(|known| word.eq_ignore_ascii_case(known)))
+        };
+        if !has(&SET_LABELS) || has(&ORDER_LABELS) {
+            return None;
+        }
+        let (words, end) = words.strip_suffix('.').map_or((words, ""), |words| (words, "."));
+        let sorted = sorted_words(words)?;
+        Some(format!("{label}: {sorted}{end}"))
+    });
+    set.unwrap_or_else(|| line.to_owned())
+}
+
+/// Returns the sorted words of a text that consists of plain words with commas between them, or else `None`.
+fn sorted_words(text: &str) -> Option<String> {
+    let mut words: Vec<&str> = text.split(',').map(str::trim).collect();
+    if !words.iter().all(|word| is_plain(word)) {
+        return None;
+    }
+    words.sort_unstable();
+    Some(words.join(","))
 }
 
 fn is_plain(word: &str) -> bool {
@@ -93,9 +138,37 @@ mod tests {
             (r#"{"default":["a","b"]}"#, r#"{"default":["b","a"]}"#),
             (r#"{"enum":["open","closed"]}"#, r#"{"enum":["closed","open"]}"#),
             (r#"{"anyOf":[{"required":["a","b"]}]}"#, r#"{"anyOf":[{"required":["b","a"]}]}"#),
+            (
+                r#"{"description":"Possible values: open, closed."}"#,
+                r#"{"description":"Possible values: closed, open."}"#,
+            ),
         ] {
             assert!(is_same(one, other), "{one} {other}");
         }
+    }
+
+    #[test]
+    fn the_order_of_a_set_in_the_description_of_a_tool_is_no_change() {
+        let is_same = |one: &str, other: &str| {
+            let tool = |text: &str| {
+                let text = serde_json::to_string(text).unwrap();
+                Payload::parse(format!(r#"{{"description":{text},"name":"run"}}"#)).unwrap()
+            };
+            differ_only_in_order(&tool(one), &tool(other))
+        };
+        let run = "Runs a command.\nAllowed commands: find, cat, ls\nTimeout: 30s";
+        for (other, expected) in [
+            ("Runs a command.\nAllowed commands: ls, find, cat\nTimeout: 30s", true),
+            ("Runs a command.\nAllowed commands: ls, find, sh \nTimeout: 30s", false),
+            ("Allowed commands: find, cat, ls\nRuns a command.\nTimeout: 30s", false),
+        ] {
+            assert_eq!(is_same(run, other), expected, "{other}");
+        }
+        assert!(!is_same("Steps: backup, delete", "Steps: delete, backup"));
+        assert!(!is_same("Valid order: backup, delete", "Valid order: delete, backup"));
+        assert!(!is_same("Valid values (in order): a, b", "Valid values (in order): b, a"));
+        assert!(!is_same("Valid format: from, to", "Valid format: to, from"));
+        assert!(!is_same("Allowed: never, ask me", "Allowed: ask me, never"));
     }
 
     #[test]

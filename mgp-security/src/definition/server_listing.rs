@@ -392,8 +392,9 @@ pub(super) fn standing(inspection: &Inspection, pair: Option<&PinPair>) -> Defin
     let held = pair.and_then(|pair| pair.held.as_ref()).filter(|held| is_listed(held));
     let rejected = held.filter(|held| held.kind == PinKind::Rejected);
     let is_same = |pin: &Pin| {
-        pin.fingerprint == fingerprint
-            || (rejected.is_none() && (inspection.extends(pin) || inspection.reorders(pin)))
+        let is_equivalent =
+            || inspection.extends(pin) || inspection.reorders(pin) || inspection.rewraps(pin);
+        pin.fingerprint == fingerprint || (rejected.is_none() && is_equivalent())
     };
     // A definition that was pinned automatically waits for an operator if its name was later found to be flawed.
     let waits = held.is_some_and(|held| {

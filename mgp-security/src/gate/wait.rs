@@ -68,6 +68,8 @@ pub(super) async fn run<S: MgpService>(
 }
 
 /// Obtains the answer that `need` requires for a call, and notes it in `preparations`.
+///
+/// After a person's decision the tools may be listed again, because the server may have announced changes meanwhile.
 async fn get<S: MgpService>(
     sources: &Sources,
     inner: &mut S,
@@ -97,26 +99,18 @@ async fn get<S: MgpService>(
             recorded.inspect_err(|error| log_denied(sources, call, error))?;
         }
         Requirement::Permissions(missing) => {
-            preparations.listed = !can_list_again(sources, call, preparations);
+            preparations.listed = false;
             let missing = Permission::canonical(missing.iter().map(|missing| &missing.permission));
             get_permissions(sources, call, assessment, missing, preparations).await?;
         }
         Requirement::Confirmation => {
             confirm(sources, call, assessment, &[]).await?;
-            preparations.listed = !can_list_again(sources, call, preparations);
+            preparations.listed = false;
             preparations.confirmed = true;
             preparations.asked.get_or_insert_default();
         }
     }
     Ok(())
-}
-
-/// Returns whether the tools may be listed again for a call, after a person's decision. This is allowed for a server
-/// that announces changes all the time, because it may have announced more while the person decided.
-fn can_list_again(sources: &Sources, call: &Call, preparations: &CallPreparations) -> bool {
-    let known = sources.definitions.as_ref().zip(sources.server_of(call.cx()));
-    preparations.settled.is_some()
-        || known.is_some_and(|(definitions, server)| definitions.is_noisy(server))
 }
 
 /// Obtains decisions about the permissions that a call lacks. If the call must also be confirmed, one question can ask

@@ -185,6 +185,7 @@ impl Permissions {
             tool,
             needed,
             arguments,
+            any_arguments: false,
             definition: None,
             at,
             is_of_tools,

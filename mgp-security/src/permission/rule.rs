@@ -30,6 +30,9 @@ pub(crate) struct PermissionNeed<'a> {
     pub(crate) tool: &'a str,
     pub(crate) needed: &'a [Permission],
     pub(crate) arguments: Option<&'a str>,
+    /// `true` for a preview that covers all possible arguments, so that limits are checked only for a tool that takes
+    /// none.
+    pub(crate) any_arguments: bool,
     /// The definition of the tool, if it is known. It shows which arguments the tool ignores.
     pub(crate) definition: Option<&'a mcp::Tool>,
     pub(crate) at: SystemTime,
@@ -260,8 +263,12 @@ fn outside(held: &StoredApproval, need: &PermissionNeed<'_>) -> Option<String> {
     check(approval.scope.as_ref()?, need)
 }
 
-/// Returns the reason why the arguments of a call are outside some limits, or `None` if they are within them.
+/// Returns the reason why the arguments of a call are outside some limits, or `None` if they are within them or are not
+/// known.
 fn check(limits: &PermissionScope, need: &PermissionNeed<'_>) -> Option<String> {
+    if need.any_arguments && scope::takes_arguments(need.definition) {
+        return None;
+    }
     scope::check(limits, need.arguments, need.definition).err()
 }
 

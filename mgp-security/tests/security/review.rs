@@ -114,3 +114,19 @@ fn a_finding_has_a_rule_and_a_place() {
     assert_eq!(finding.at, "/description");
     assert_eq!(&text[finding.range.clone().unwrap()], "not tell the user");
 }
+
+#[test]
+fn a_long_output_schema_does_not_crowd_out_other_tools() {
+    let text = "The name of a place. ".repeat(4);
+    let property = serde_json::json!({ "type": "string", "description": text });
+    let properties: serde_json::Map<_, _> =
+        (0..900).map(|number| (format!("p{number}"), property.clone())).collect();
+    let schema = serde_json::json!({ "type": "object", "properties": properties });
+    let is_usable = |member: &str| {
+        let mut tool = serde_json::json!({"name": "t", "inputSchema": { "type": "object" }});
+        tool[member] = schema.clone();
+        Inspection::of(&Payload::of(&tool).unwrap()).is_usable()
+    };
+    assert!(is_usable("outputSchema"));
+    assert!(!is_usable("inputSchema"), "a model reads it with every request");
+}

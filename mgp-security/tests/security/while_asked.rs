@@ -10,8 +10,8 @@ use mgp_security::{
     PermissionChange, Policies, Question, QuestionSubject, Requirement, ServerPolicy,
 };
 use mgp_types::mgp::{
-    AccessGrantParams, AccessRevokeParams, DefaultPolicy, GrantDecision, Permission, RiskLevel,
-    Validator,
+    AccessGrantParams, AccessRevokeParams, DefaultPolicy, GrantDecision, Permission,
+    PermissionScope, RiskLevel, Validator,
 };
 use mgp_types::service::{
     Call, Context, MemoryAudit, Method, Params, Principal, Reply, ServerId, Stack, WaitMark, mock,
@@ -240,13 +240,21 @@ async fn a_definition_that_changed_while_an_approver_was_asked_is_not_called() {
 }
 
 #[tokio::test]
-async fn a_list_that_went_stale_while_an_approver_was_asked_is_not_trusted() {
-    for question in QUESTIONS {
+async fn a_list_that_went_stale_while_an_approver_was_asked_is_read_again() {
+    for (question, tools) in QUESTIONS.into_iter().flat_map(|one| [(one, TOOL), (one, OTHER)]) {
         let mut world = World::with_access().await;
         let call = world.ask(question).await;
+        let listings = world.listings.load(Ordering::Relaxed);
+        *world.lists.lock().unwrap() = [tools; 2];
         world.governance.definitions().mark_stale(&disk());
         world.person.permits.add_permits(2);
-        world.refused(call.await.unwrap(), 4002, "stale list");
+        let outcome = call.await.unwrap();
+        assert!(world.listings.load(Ordering::Relaxed) > listings, "{question}: {tools}");
+        if tools == TOOL {
+            outcome.unwrap();
+        } else {
+            world.refused(outcome, 4002, "changed while a person was asked");
+        }
     }
 }
 
@@ -351,6 +359,28 @@ async fn previews_use_the_last_list_of_a_server_that_has_announced_a_change() {
         governance.explain_pinned(&cx.principal, &disk(), "wipe", None),
     ] {
         assert!(matches!(verdict.outcome(), CallOutcome::Ask(Requirement::Confirmation)));
+    }
+}
+
+#[tokio::test]
+async fn a_preview_without_arguments_checks_the_limits_of_a_tool_without_arguments_only() {
+    const RUNS: &str = r#"{"tools":[{"name":"wipe","inputSchema":{"type":"object","properties":{"command":{"type":"string"}}},"security":{"risk_level":"dangerous","permissions_required":["shell.execute"],"side_effects":["none"],"validator":"none"}}]}"#;
+    let none = Payload::empty_object();
+    for (tools, arguments, is_refused) in
+        [(RUNS, None, false), (RUNS, Some(&none), true), (TOOL, None, true)]
+    {
+        let mut world = World::with_access().await;
+        *world.lists.lock().unwrap() = [tools; 2];
+        let mut limits = PermissionScope::default();
+        limits.commands = vec!["cargo test".to_owned()].into();
+        let limited = World::shell().scope(limits);
+        world.governance.permissions().approve(&operator(), limited).await.unwrap();
+        world.client.request("tools/list", "{}").await.unwrap();
+        let caller = &world.client.cx.principal;
+        let verdict = world.governance.explain_pinned(caller, &disk(), "wipe", arguments);
+        let is_asked = matches!(verdict.outcome(), CallOutcome::Ask(Requirement::Confirmation));
+        assert_eq!(is_asked, !is_refused, "{tools} {arguments:?}: {verdict:?}");
+        assert_eq!(verdict.refusal().is_some(), is_refused, "{tools} {arguments:?}: {verdict:?}");
     }
 }
 

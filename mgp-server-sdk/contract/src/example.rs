@@ -1,6 +1,7 @@
 //! Generates example values that are valid for a JSON Schema.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
 
 use jsonschema::Validator;
 use serde_json::{Map, Number, Value};
@@ -16,6 +17,9 @@ const MAX_LENGTH: usize = 4096;
 
 /// The maximum number of values, nested ones included, that are generated for an example.
 const MAX_PARTS: usize = 20_000;
+
+/// The maximum number of compiled schemas that are kept while examples are generated.
+const MAX_VALIDATORS: usize = 256;
 
 /// The error for a schema for which no example was found.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -39,9 +43,9 @@ enum Size {
 pub fn examples(schema: &Value) -> Result<Vec<Value>, NoExample> {
     let validator = checker::compile(schema).map_err(NoExample)?;
     let own = schema.get("examples").and_then(Value::as_array).into_iter().flatten().cloned();
-    let generated = [Size::All, Size::Required]
-        .into_iter()
-        .filter_map(|size| Generator { root: schema, size, parts: 0 }.value(schema, 0));
+    let mut generator = Generator::new(schema);
+    let generated =
+        [Size::All, Size::Required].into_iter().filter_map(|size| generator.example(size));
     let mut found: Vec<Value> = Vec::new();
     for example in own.chain(generated) {
         if found.len() < 3 && validator.is_valid(&example) && !found.contains(&example) {
@@ -49,7 +53,7 @@ pub fn examples(schema: &Value) -> Result<Vec<Value>, NoExample> {
         }
     }
     if found.is_empty() {
-        let value = Generator { root: schema, size: Size::Required, parts: 0 }.value(schema, 0);
+        let value = Generator::new(schema).example(Size::Required);
         let reason = value.and_then(|value| checker::first_violation(schema, &value));
         return Err(NoExample(reason.unwrap_or_else(|| "it permits no value".to_owned())));
     }
@@ -60,9 +64,34 @@ struct Generator<'a> {
     root: &'a Value,
     size: Size,
     parts: usize,
+    /// The validators of parts of the schema, by the text of the part, because many members can use the same
+    /// definition; `None` for a part that is not usable.
+    validators: HashMap<String, Option<Rc<Validator>>>,
 }
 
-impl Generator<'_> {
+impl<'a> Generator<'a> {
+    fn new(root: &'a Value) -> Self {
+        Self { root, size: Size::Required, parts: 0, validators: HashMap::new() }
+    }
+
+    fn example(&mut self, size: Size) -> Option<Value> {
+        (self.size, self.parts) = (size, 0);
+        self.value(self.root, 0)
+    }
+
+    /// Returns the validator of a part of the schema; `None` if the part is not usable.
+    fn validator(&mut self, schema: &Value) -> Option<Rc<Validator>> {
+        let text = schema.to_string();
+        if let Some(known) = self.validators.get(&text) {
+            return known.clone();
+        }
+        let validator = compiled(schema, self.root).map(Rc::new);
+        if self.validators.len() < MAX_VALIDATORS {
+            self.validators.insert(text, validator.clone());
+        }
+        validator
+    }
+
     fn value(&mut self, schema: &Value, depth: usize) -> Option<Value> {
         self.parts += 1;
         if depth > MAX_DEPTH || self.parts > MAX_PARTS {
@@ -121,7 +150,7 @@ impl Generator<'_> {
 
     /// Returns a value that the schema itself contains, from `const`, the examples, the default or the `enum`; `None`
     /// if it contains none.
-    fn given(&self, members: &Map<String, Value>, schema: &Value) -> Option<Value> {
+    fn given(&mut self, members: &Map<String, Value>, schema: &Value) -> Option<Value> {
         if let Some(value) = members.get("const") {
             return Some(value.clone());
         }
@@ -133,7 +162,7 @@ impl Generator<'_> {
         let is_listed = members.contains_key("enum");
         let mut candidates = candidates.filter(|value| is_listed || !value.is_null()).peekable();
         candidates.peek()?;
-        let validator = compiled(schema, self.root)?;
+        let validator = self.validator(schema)?;
         candidates.find(|value| validator.is_valid(value)).cloned()
     }
 
@@ -154,8 +183,8 @@ impl Generator<'_> {
                 return None;
             }
             let value = self.value(&Value::Object(merged), depth + 1)?;
-            let compile = || compiled(&Value::Object(members.clone()), self.root);
-            let validator = validator.get_or_insert_with(compile).as_ref()?;
+            let whole = || self.validator(&Value::Object(members.clone()));
+            let validator = validator.get_or_insert_with(whole).as_ref()?;
             validator.is_valid(&value).then_some(value)
         })
     }
@@ -392,4 +421,25 @@ fn number(members: &Map<String, Value>, is_integer: bool) -> Option<Value> {
         return format!("{value:.0}").parse::<i64>().ok().map(Value::from);
     }
     Number::from_f64(value).map(Value::Number)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_definition_that_many_members_use_is_compiled_once() {
+        let members = (0..50).map(|at| (format!("m{at}"), json!({ "$ref": "#/$defs/either" })));
+        let schema = json!({
+            "type": "object",
+            "properties": members.collect::<Map<_, _>>(),
+            "$defs": { "either": { "anyOf": [{ "type": "integer" }, { "type": "null" }] } },
+        });
+        let mut generator = Generator::new(&schema);
+        let example = generator.example(Size::All);
+        assert_eq!(example.as_ref().and_then(Value::as_object).map(Map::len), Some(50));
+        assert_eq!(generator.validators.len(), 1);
+    }
 }

@@ -33,6 +33,9 @@ const METHODS: &[(&str, &str)] = &[
     ("patch", "PATCH"),
 ];
 
+/// The keys of operations whose methods cannot be sent; they are left out. `query` is a key since OpenAPI 3.2.
+const OTHER_METHODS: [&str; 2] = ["trace", "query"];
+
 /// An API, as described by its document.
 #[derive(Clone, Debug)]
 pub struct Api {
@@ -60,7 +63,7 @@ impl Api {
     /// Reads a document, in JSON or YAML.
     ///
     /// # Errors
-    /// Returns an error if the text is not a document of OpenAPI 2.0, 3.0 or 3.1, is longer than 16 MiB, or has no
+    /// Returns an error if the text is not a document of OpenAPI 2.0 or 3.0 to 3.2, is longer than 16 MiB, or has no
     /// operation that can be called.
     pub fn parse(text: &str) -> Result<Self, OpenApiError> {
         if text.len() > MAX_DOCUMENT {
@@ -69,17 +72,17 @@ impl Api {
         let root = value(text)?;
         check_version(&root)?;
         let is_swagger = root["openapi"].is_null();
-        let address = is_swagger.then(|| swagger::address(&root));
         let mut api = Self {
             title: root["info"]["title"].as_str().unwrap_or("API").to_owned(),
             version: root["info"]["version"].as_str().unwrap_or("1").to_owned(),
-            described_url: address.or_else(|| described_url(&root)),
+            described_url: described_url(&root),
             base_url: None,
             operations: Vec::new(),
             left_out: Vec::new(),
         };
         let mut names = HashSet::new();
         for (path, item) in root["paths"].as_object().into_iter().flatten() {
+            api.left_out.extend(unusable(&root, path, item));
             let Some(item) = resolve(&root, item) else { continue };
             for (key, method) in METHODS.iter().filter(|(key, _)| item[*key].is_object()) {
                 let operation = format!("{method} {path}");
@@ -287,7 +290,7 @@ fn check_version(root: &Value) -> Result<(), OpenApiError> {
     };
     match (version("openapi"), version("swagger")) {
         (Some(version), _) if version.starts_with("3.") => Ok(()),
-        (Some(version), _) => bad(format!("OpenAPI {version} is not supported; use 3.0 or 3.1")),
+        (Some(version), _) => bad(format!("OpenAPI {version} is not supported; use 3.0 to 3.2")),
         (None, Some(version)) if version.starts_with("2.") => Ok(()),
         (None, Some(version)) => {
             bad(format!("it is a document of Swagger {version}; convert it to OpenAPI 3.0 first"))
@@ -296,9 +299,33 @@ fn check_version(root: &Value) -> Result<(), OpenApiError> {
     }
 }
 
-/// Returns the address of the first entry of `servers` in the document.
+/// Returns the address of the API: that of the first entry of `servers`, or the one that a document of Swagger 2.0
+/// names in other members.
 fn described_url(root: &Value) -> Option<String> {
+    if root["openapi"].is_null() {
+        return Some(swagger::address(root));
+    }
     url_of(root["servers"].get(0)?)
+}
+
+/// Returns the operations of a path that are left out whatever they contain: all of them if the path is a reference
+/// without a target in the document, or else those whose methods cannot be sent.
+fn unusable(root: &Value, path: &str, item: &Value) -> Vec<LeftOut> {
+    let Some(item) = resolve(root, item) else {
+        let to = clip(item["$ref"].as_str().unwrap_or_default(), 200);
+        let why = format!("it refers to `{to}`, which is not in the document");
+        return vec![LeftOut { operation: path.to_owned(), id: None, why }];
+    };
+    let named = OTHER_METHODS.iter().map(|key| (*key, &item[*key]));
+    let more = item["additionalOperations"].as_object().into_iter().flatten();
+    let all = named.chain(more.map(|(method, operation)| (method.as_str(), operation)));
+    all.filter(|(_, operation)| operation.is_object())
+        .map(|(method, operation)| LeftOut {
+            operation: format!("{} {path}", clip(&method.to_ascii_uppercase(), 40)),
+            id: operation["operationId"].as_str().map(str::to_owned),
+            why: "its method cannot be sent".to_owned(),
+        })
+        .collect()
 }
 
 /// Returns the address of an operation if it differs from that of the document. It is the first entry of the

@@ -1,4 +1,4 @@
-//! Converts an OpenAPI document (2.0, 3.0 or 3.1) to a server: each operation becomes a tool, and a call of the tool
+//! Converts an OpenAPI document (2.0, or 3.0 to 3.2) to a server: each operation becomes a tool, and a call of the tool
 //! sends a request to the API.
 //!
 //! ```

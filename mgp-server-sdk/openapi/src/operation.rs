@@ -239,6 +239,7 @@ impl<'a> Arguments<'a> {
             return Err(format!("the style `{style}` of its parameter `{name}` cannot be sent"));
         }
         let content = parameter["content"].as_object().and_then(|kinds| kinds.values().next());
+        let content = content.map(|kind| self.media_type(kind));
         let style = match content {
             Some(_) => Style::Json,
             None => Style::read(place, parameter),
@@ -285,7 +286,8 @@ impl<'a> Arguments<'a> {
         let kinds = body["content"].as_object();
         let mut kinds: Vec<(&String, &Value)> = kinds.into_iter().flatten().collect();
         kinds.sort_by_key(|(kind, _)| BodyKind::preference(kind));
-        let Some((name, content)) = kinds.first() else { return Ok(None) };
+        let Some(&(name, content)) = kinds.first() else { return Ok(None) };
+        let content = self.media_type(content);
         let Some(kind) = BodyKind::read(name) else {
             // Do not offer the operation at all, even if its body is optional: a call without the body would do
             // something else than the caller wants.
@@ -299,7 +301,12 @@ impl<'a> Arguments<'a> {
             .filter(|(_, entry)| entry.get("style").is_some() || entry.get("explode").is_some())
             .map(|(name, entry)| (name.clone(), Style::read(Place::Query, entry)))
             .collect();
-        Ok(Some(Body { argument, kind, media: (*name).clone(), encoding }))
+        Ok(Some(Body { argument, kind, media: name.clone(), encoding }))
+    }
+
+    /// Returns a member of `content`. Since OpenAPI 3.2, it may be a reference.
+    fn media_type(&self, member: &'a Value) -> &'a Value {
+        resolve(self.root, member).unwrap_or(member)
     }
 
     fn finish(self) -> (Vec<Parameter>, Value) {

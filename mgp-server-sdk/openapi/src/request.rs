@@ -260,6 +260,9 @@ impl Operation {
                 continue;
             };
             let Parameter { name, place, style, .. } = parameter;
+            if *place != Place::Path && is_undefined(value, *style) {
+                continue;
+            }
             match place {
                 Place::Path => {
                     let text = joined(value, *style, &|text| encoded(text));
@@ -353,11 +356,22 @@ fn joined(value: &Value, style: Style, encode: &dyn Fn(&str) -> String) -> Strin
     parts.join(separator)
 }
 
+/// Returns whether a value is not sent at all: `null`, and also a list or an object without members (RFC 6570 §2.3),
+/// unless it is written as JSON.
+fn is_undefined(value: &Value, style: Style) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Array(items) => items.is_empty() && style != Style::Json,
+        Value::Object(members) => members.is_empty() && style != Style::Json,
+        _ => false,
+    }
+}
+
 /// Writes a value as name-value pairs of a query or form.
 fn pairs(name: &str, value: &Value, style: Style, out: &mut Vec<String>) {
     match (style, value) {
-        // Do not send `null` as an empty text, because that would replace the value that the API has.
-        (_, Value::Null) => {}
+        // Do not send an empty text in its place, because that would replace the value that the API has.
+        (style, value) if is_undefined(value, style) => {}
         (Style::Exploded, Value::Array(items)) => {
             out.extend(items.iter().map(|item| pair(name, &text(item))));
         }
@@ -439,6 +453,36 @@ mod tests {
                 (request.body, is_typed)
             });
             assert_eq!(request, expected, "{media} {is_required}");
+        }
+    }
+
+    #[test]
+    fn a_list_or_an_object_without_members_is_sent_only_in_json() {
+        let parameter = |name: &str, place: &str, more: serde_json::Value| {
+            let mut one = json!({"name": name, "in": place, "schema": {}});
+            one.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            one
+        };
+        let parameters = [
+            parameter("joined", "query", json!({"explode": false})),
+            parameter("pairs", "query", json!({})),
+            parameter("deep", "query", json!({"style": "deepObject"})),
+            parameter("json", "query", json!({"content": {"application/json": {"schema": {}}}})),
+            parameter("X-List", "header", json!({})),
+            parameter("crumb", "cookie", json!({})),
+        ];
+        let paths = json!({"/x": {"get": {"parameters": parameters}}});
+        let api = Api::parse(&json!({"openapi": "3.1.0", "paths": paths}).to_string()).unwrap();
+        for empty in [json!([]), json!({})] {
+            let names = ["joined", "pairs", "deep", "json", "X-List", "crumb"];
+            let arguments = names.iter().map(|name| ((*name).to_owned(), empty.clone())).collect();
+            let operation = &api.operations()[0];
+            let request = operation.request("https://x.org", &Credentials::default(), &arguments);
+            let request = request.unwrap();
+            let sent = if empty.is_array() { "%5B%5D" } else { "%7B%7D" };
+            assert_eq!(request.url, format!("https://x.org/x?json={sent}"));
+            let is_own = |name: &str| name == "x-list" || name == "cookie";
+            assert!(!request.headers.iter().any(|(name, _)| is_own(name)));
         }
     }
 }

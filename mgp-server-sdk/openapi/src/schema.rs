@@ -22,6 +22,9 @@ const MAX_CHAIN: usize = 24;
 /// The maximum length of an argument's description.
 const MAX_DESCRIPTION: usize = 400;
 
+/// The maximum number of alternatives that a description names, and of values for each; longer descriptions are clipped.
+const MAX_SELECTED: usize = 30;
+
 /// The maximum size of a copied schema member, such as a list of values.
 const MAX_MEMBER: usize = 4 << 10;
 
@@ -106,7 +109,35 @@ impl<'a> Schemas<'a> {
             }
         }
         self.leave_out_read_only(&mut read, members);
+        if let Some((member, text)) = self.selection(members) {
+            describe_member(&mut read, member, text);
+        }
         in_newer_form(read, members)
+    }
+
+    /// Returns the member that selects one of the alternatives (`discriminator`), and a text with its values and the
+    /// schemas that they select, because JSON Schema has no keyword for this.
+    fn selection(&self, members: &'a Map<String, Value>) -> Option<(&'a str, String)> {
+        let discriminator = members.get("discriminator")?;
+        let member = discriminator["propertyName"].as_str()?;
+        let schemas = ["oneOf", "anyOf"].iter().find_map(|list| members.get(*list)?.as_array())?;
+        let mut values = Vec::new();
+        let references = schemas.iter().filter_map(|schema| schema["$ref"].as_str());
+        for reference in references.take(MAX_SELECTED) {
+            let Some(own) = self.names.get(reference) else { continue };
+            // Without a mapping, the value is the name of the schema. A mapping has that name or the reference.
+            let last = reference.rsplit('/').next().unwrap_or_default();
+            let mapping = discriminator["mapping"].as_object().into_iter().flatten();
+            let mapped = mapping.filter(|(_, to)| **to == reference || **to == last);
+            let mapped = mapped.map(|(value, _)| value.as_str());
+            let mut mapped: Vec<&str> = mapped.take(MAX_SELECTED).collect();
+            if mapped.is_empty() {
+                mapped.push(last);
+            }
+            values.extend(mapped.iter().map(|value| format!("`{value}` selects `{own}`")));
+        }
+        let text = mgp_types::clip(&values.join(", "), MAX_DESCRIPTION);
+        (!text.is_empty()).then_some((member, text))
     }
 
     fn reference(&mut self, reference: &'a str) -> Value {
@@ -182,6 +213,16 @@ impl<'a> Schemas<'a> {
         if let Some(Value::Array(required)) = read.get_mut("required") {
             required.retain(|name| name.as_str().is_none_or(|name| !left_out.contains(name)));
         }
+    }
+}
+
+/// Describes a member of an object, unless its schema has a description. The text does not restrict its values.
+fn describe_member(schema: &mut Map<String, Value>, member: &str, text: String) {
+    let properties = schema.entry("properties").or_insert_with(|| json!({}));
+    let Some(properties) = properties.as_object_mut() else { return };
+    let described = properties.entry(member).or_insert_with(|| json!({}));
+    if let Some(described) = described.as_object_mut() {
+        described.entry("description").or_insert_with(|| text.into());
     }
 }
 
@@ -322,6 +363,25 @@ mod tests {
                 "size": {"type": ["number", "null"], "exclusiveMinimum": 0},
             }, "required": ["next"]})
         );
+    }
+
+    #[test]
+    fn the_values_of_a_discriminator_are_described() {
+        let schema = |name: &str| format!("#/components/schemas/{name}");
+        let root = json!({"components": {"schemas": {"Cat": {}, "Dog": {}, "Fox": {}}}});
+        let one_of = json!({
+            "oneOf": [{"$ref": schema("Cat")}, {"$ref": schema("Dog")}, {"$ref": schema("Fox")}],
+            "discriminator": {"propertyName": "kind", "mapping": {
+                "cat": schema("Cat"), "kitten": schema("Cat"), "hound": "Dog",
+            }},
+        });
+        let read = Schemas::new(&root).read(&one_of);
+        assert_eq!(
+            read["properties"]["kind"],
+            json!({"description": "`cat` selects `Cat`, `kitten` selects `Cat`, \
+                `hound` selects `Dog`, `Fox` selects `Fox`"})
+        );
+        assert_eq!(read["anyOf"].as_array().map(Vec::len), Some(3));
     }
 
     #[test]

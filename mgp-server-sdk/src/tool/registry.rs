@@ -1,25 +1,28 @@
-//! The registry of a server's tools, and their encoded lists.
+//! The registry of a server's tools.
 
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use mgp_security::Grants;
-use mgp_types::mcp::{self, Era, ListToolsResult, ResultType, TaskSupport, key};
-use mgp_types::mgp::{Extension, ExtensionSet, Permission};
-use mgp_types::proposal::{MediaSignature, check_input_size, hide_tool_members};
-use mgp_types::service::{Call, Context, Extensions, HeaderParams, HeaderPlan, Reply, Stack};
+use mgp_types::mcp::{self, TaskSupport};
+use mgp_types::mgp::Permission;
+use mgp_types::proposal::check_input_size;
+use mgp_types::service::{Call, Extensions};
 use mgp_types::sync::Mutex;
 use mgp_types::{Payload, RpcError};
 use rustc_hash::FxHashMap;
-use serde::Serialize;
 
+use self::entry::Entry;
+use self::list::Form;
 use super::extract::{ToolRequest, admit};
 use super::layers::CarriedState;
 use super::run::Running;
-use super::{SchemaStyle, Tool, definition_check, name_errors, retry_hint, schema, version};
-use crate::catalog::LIST_TTL_MS;
+use super::{SchemaStyle, Tool, name_errors, retry_hint, version};
 use crate::error::{BuildError, BuildErrors};
 use crate::subscribers::{ListKind, Subscribers};
+
+mod entry;
+mod list;
 
 /// The tools of a server, which can change while the server runs. Cheap to clone.
 #[derive(Clone, Debug, Default)]
@@ -91,52 +94,6 @@ struct Settings {
     checks_arguments: bool,
     /// The values that tools extract as `State`; `None` until the server is built.
     state: Option<Arc<Extensions>>,
-}
-
-#[derive(Clone, Debug)]
-struct Entry {
-    tool: Arc<Tool>,
-    definition: Arc<mcp::Tool>,
-    /// The permissions that a call needs, by their standard names.
-    permissions: Arc<[Permission]>,
-    /// The arguments that HTTP callers must repeat in headers.
-    headers: HeaderPlan,
-    /// The declared maximum size of the input, in bytes.
-    max_input: Option<u64>,
-    /// The tool with its own layers around it; `None` if it has no layers.
-    wrapped: Option<Stack>,
-    is_enabled: bool,
-}
-
-impl Entry {
-    fn new(mut tool: Tool, style: SchemaStyle, is_enabled: bool) -> Arc<Self> {
-        if tool.style.is_none() && style != SchemaStyle::default() {
-            tool.write_schemas(style);
-        }
-        let mut definition = tool.definition.clone();
-        mgp_security::derive_hints(&mut definition);
-        let permissions = definition_check::permissions(&definition).into();
-        // The headers are valid, because `check` has refused any tool whose header annotations cannot be parsed.
-        let headers = HeaderPlan::of(&definition.input_schema).unwrap_or_default();
-        let max_input =
-            MediaSignature::of(&definition).and_then(|media| media.max_input_size_bytes);
-        let (tool, definition) = (Arc::new(tool), Arc::new(definition));
-        let wrapped = tool.layers.wrap(&tool, &definition);
-        Arc::new(Self { tool, definition, permissions, headers, max_input, wrapped, is_enabled })
-    }
-
-    /// Checks that the headers of a call that repeat arguments are equal to them, because a proxy might route by these
-    /// headers.
-    fn check_headers(&self, call: &Call) -> Result<(), RpcError> {
-        let cx = call.cx();
-        if cx.caller.era == Era::Modern
-            && let Some(headers) = cx.extensions.get::<HeaderParams>()
-        {
-            let arguments = call.tool().and_then(|tool| tool.arguments);
-            self.headers.check(arguments.unwrap_or("{}"), headers)?;
-        }
-        Ok(())
-    }
 }
 
 impl Tools {
@@ -238,8 +195,7 @@ impl Tools {
 
     pub(crate) fn is_typed(&self, name: &str) -> bool {
         let snapshot = self.snapshot();
-        snapshot.any_typed
-            && snapshot.by_name.get(name).is_some_and(|entry| is_typed(&entry.definition))
+        snapshot.any_typed && snapshot.by_name.get(name).is_some_and(|entry| entry.is_typed())
     }
 
     /// Returns the time limit of the tool that a call names, if the tool has its own limit.
@@ -306,39 +262,12 @@ impl Tools {
             return TaskSupport::Forbidden;
         }
         let entry = snapshot.by_name.get(name);
-        entry.map_or(TaskSupport::Forbidden, |entry| support_of(&entry.definition))
+        entry.map_or(TaskSupport::Forbidden, |entry| entry.task_support())
     }
 
     /// Returns whether there is a tool whose calls can become tasks.
     pub(crate) fn any_task(&self) -> bool {
         self.snapshot().any_task
-    }
-
-    /// Returns the list of tools that a caller is allowed to see. A list that depends neither on the caller's
-    /// permissions nor on its proposals is encoded only once for each [`Form`].
-    pub(crate) fn list(&self, cx: &Context) -> Result<Reply, RpcError> {
-        let caller = &cx.caller;
-        let form = Form {
-            security: caller.has(Extension::ToolSecurity),
-            media: caller.has(Extension::MultimodalSignatures),
-            modern: caller.era == Era::Modern,
-            proposals: caller.mgp.unwrap_or_default() & ExtensionSet::PROPOSALS,
-        };
-        let snapshot = self.snapshot();
-        if snapshot.settings.hides_refused {
-            let grants = Grants::from_context(cx);
-            if grants.is_told() {
-                let shown = |entry: &Entry| {
-                    admit(&grants, &entry.definition.name, &entry.permissions).is_ok()
-                };
-                return snapshot.encode(form, shown).map(Reply::raw);
-            }
-        }
-        if snapshot.any_proposed && !form.proposals.is_empty() {
-            return snapshot.encode(form, |_| true).map(Reply::raw);
-        }
-        let list = snapshot.lists[form.index()].get_or_init(|| snapshot.encode(form, |_| true));
-        list.clone().map(Reply::raw)
     }
 
     /// Returns the permissions a tool needs; `None` if there are none or the tool is unknown.
@@ -467,9 +396,8 @@ impl Tools {
         let result = change(&mut order, &mut settings);
         let by_name =
             order.iter().map(|entry| (entry.definition.name.clone(), Arc::clone(entry))).collect();
-        let any_task =
-            order.iter().any(|entry| support_of(&entry.definition) != TaskSupport::Forbidden);
-        let any_typed = order.iter().any(|entry| is_typed(&entry.definition));
+        let any_task = order.iter().any(|entry| entry.task_support() != TaskSupport::Forbidden);
+        let any_typed = order.iter().any(|entry| entry.is_typed());
         let any_timeout = order.iter().any(|entry| entry.tool.timeout.is_some());
         let any_proposed = order.iter().any(|entry| !entry.tool.proposed.is_empty());
         let lists = Default::default();
@@ -491,38 +419,6 @@ impl Tools {
     }
 }
 
-/// Returns the task support that a definition declares. Default: forbidden.
-fn support_of(definition: &mcp::Tool) -> TaskSupport {
-    let execution = definition.execution.as_ref();
-    execution.and_then(|execution| execution.task_support.clone()).unwrap_or(TaskSupport::Forbidden)
-}
-
-fn is_typed(definition: &mcp::Tool) -> bool {
-    definition.output_schema.is_some()
-}
-
-/// The properties of a peer that determine the form in which it receives the list of tools and their definitions.
-#[derive(Clone, Copy)]
-struct Form {
-    /// `true` if the peer negotiated security metadata, so that definitions contain it.
-    security: bool,
-    /// `true` if the peer negotiated media types, so that definitions contain them.
-    media: bool,
-    /// `true` if the peer is a modern one, for which the list contains the fields that 2026-07-28 requires.
-    modern: bool,
-    /// The proposals whose members definitions contain.
-    proposals: ExtensionSet,
-}
-
-impl Form {
-    /// The number of values of [`index`](Self::index): two for each of three flags.
-    const COUNT: usize = 8;
-
-    fn index(self) -> usize {
-        usize::from(self.media) * 4 + usize::from(self.security) * 2 + usize::from(self.modern)
-    }
-}
-
 impl Snapshot {
     /// Returns the tool of this name; fails with code 4001 if there is none, and with 4002 if it is disabled.
     fn find(&self, name: &str) -> Result<&Arc<Entry>, RpcError> {
@@ -536,48 +432,6 @@ impl Snapshot {
             }
         }
     }
-
-    fn encode(&self, form: Form, is_shown: impl Fn(&Entry) -> bool) -> Result<Payload, RpcError> {
-        let tools = self
-            .order
-            .iter()
-            .filter(|entry| entry.is_enabled && is_shown(entry))
-            .map(|entry| shown(entry, form))
-            .collect::<Result<Vec<_>, _>>()?;
-        let mut list = ListToolsResult::new(tools);
-        if form.modern {
-            list.result_type = Some(ResultType::Complete);
-            list.ttl_ms = Some(LIST_TTL_MS);
-            list.cache_scope = Some(mcp::CacheScope::Private);
-        }
-        Payload::of(&list)
-    }
-}
-
-/// Returns a definition as one kind of peer receives it: with security metadata in `security` and `_meta`, or without.
-fn shown(entry: &Entry, form: Form) -> Result<mcp::Tool, RpcError> {
-    #[derive(Serialize)]
-    struct Mirror<'a, T> {
-        security: &'a T,
-    }
-    let definition = &entry.definition;
-    let mut shown = mcp::Tool::clone(definition);
-    if !entry.tool.proposed.is_empty() {
-        hide_tool_members(&mut shown, entry.tool.proposed.difference(form.proposals));
-    }
-    if !form.media {
-        MediaSignature::remove(&mut shown);
-    }
-    if !form.modern {
-        // Before 2026-07-28, structured content had to be an object, so schemas of other types are omitted.
-        shown.output_schema = shown.output_schema.filter(schema::is_of_objects);
-    }
-    if !form.security {
-        shown.security = None;
-    } else if let Some(security) = &definition.security {
-        shown.meta.get_or_insert_default().encode(key::MGP, &Mirror { security })?;
-    }
-    Ok(shown)
 }
 
 #[cfg(test)]

@@ -1,14 +1,27 @@
 //! Recognises arithmetic such as "what is 17 times 23", which has no word in common with a calculator (MGP §16.5).
 
-/// The words that are added to a query with arithmetic, so that it finds tools that calculate.
-const CALCULATOR: &[&str] = &["calculate", "calculator", "math", "expression"];
-
-/// The words that can occur between two numbers of an arithmetic expression.
+/// The arithmetic operations. Each has the words and signs that can occur between its two numbers, and the words that
+/// are added to a query, so that it finds tools that calculate and tools for only this operation.
 #[rustfmt::skip]
-const OPERATIONS: &[&str] = &[
-    "+", "-", "*", "/", "×", "÷", "^", "x", "plus", "minus", "times", "multiply", "multiplied",
-    "divide", "divided", "over", "modulo", "mod", "percent", "%", "power", "add", "subtract",
+const OPERATIONS: &[(&[&str], &[&str])] = &[
+    (&["+", "plus", "add"], &["calculate", "calculator", "math", "expression", "sum", "add"]),
+    (&["-", "minus", "subtract"], &["calculate", "calculator", "math", "expression", "subtract"]),
+    (
+        &["*", "×", "x", "times", "multiply", "multiplied"],
+        &["calculate", "calculator", "math", "expression", "multiply"],
+    ),
+    (
+        &["/", "÷", "divide", "divided", "over"],
+        &["calculate", "calculator", "math", "expression", "divide"],
+    ),
+    (&["^", "power"], &["calculate", "calculator", "math", "expression", "power"]),
+    (&["modulo", "mod"], &["calculate", "calculator", "math", "expression", "modulo"]),
+    (&["%", "percent"], &["calculate", "calculator", "math", "expression", "percentage"]),
 ];
+
+/// The signs of operations that can join two numbers without spaces. `-` and `/` are none of them, because `1-2` and
+/// `1/2` might be a date, a range or a part of a path.
+const JOINING_SIGNS: [char; 5] = ['*', '+', '×', '÷', '^'];
 
 /// The words that can follow an operation: `divided by`, `percent of`, `to the power of`.
 const FILLERS: &[&str] = &["by", "of", "to", "the", "with", "from"];
@@ -19,33 +32,37 @@ const MAX_WORDS: usize = 64;
 /// If a text contains arithmetic, returns the words by which tools that calculate are found.
 pub(crate) fn calculator(text: &str) -> &'static [&'static str] {
     let mut has_number = false;
-    let mut has_operation = false;
+    let mut operation = None;
     for word in text.split_whitespace().take(MAX_WORDS) {
         let word = word.trim_matches(['?', '!', ',', '.', ':', ';', '=', '(', ')', '"', '\'']);
-        if is_sum(word) {
-            return CALCULATOR;
+        if let Some(words) = joined_sum(word) {
+            return words;
         }
         let percent = word.strip_suffix('%').filter(|_| word.len() > 1);
         if is_number(percent.unwrap_or(word)) {
-            if has_number && has_operation {
-                return CALCULATOR;
+            if let (true, Some(words)) = (has_number, operation) {
+                return words;
             }
-            (has_number, has_operation) = (true, percent.is_some());
-        } else if OPERATIONS.contains(&&*word.to_lowercase()) {
-            has_operation = has_number;
+            (has_number, operation) = (true, percent.and_then(|_| words_for("%")));
+        } else if let Some(words) = words_for(&word.to_lowercase()) {
+            operation = has_number.then_some(words);
         } else if !FILLERS.contains(&word) {
-            (has_number, has_operation) = (false, false);
+            (has_number, operation) = (false, None);
         }
     }
     &[]
 }
 
-/// Returns whether a word is arithmetic without spaces: `17*23`, `3×4`, `2^10`.
-///
-/// Returns `false` for `1-2` and `1/2`, which might be a date, a range or a part of a path.
-fn is_sum(word: &str) -> bool {
-    let mut numbers = word.split(['*', '+', '×', '÷', '^']);
-    numbers.clone().count() > 1 && numbers.all(is_number)
+/// Returns the words that are added to a query with this word or sign between two numbers.
+fn words_for(sign: &str) -> Option<&'static [&'static str]> {
+    let operation = OPERATIONS.iter().find(|(signs, _)| signs.contains(&sign));
+    operation.map(|(_, words)| *words)
+}
+
+/// If a word is arithmetic without spaces, e.g. `17*23`, `3×4` or `2^10`, returns the words for its first operation.
+fn joined_sum(word: &str) -> Option<&'static [&'static str]> {
+    let sign = word.matches(JOINING_SIGNS).next()?;
+    word.split(JOINING_SIGNS).all(is_number).then(|| words_for(sign))?
 }
 
 fn is_number(word: &str) -> bool {
@@ -70,6 +87,20 @@ mod tests {
         check("1,024 divided by 3.5", true);
         check("2 to the power of 10", true);
         check("12 / 4", true);
+    }
+
+    #[test]
+    fn the_words_name_the_operation() {
+        for (text, expected) in [
+            ("17 + 25", "sum"),
+            ("17+25", "add"),
+            ("1,024 divided by 3.5", "divide"),
+            ("3×4", "multiply"),
+            ("what is 15% of 80", "percentage"),
+        ] {
+            assert!(calculator(text).contains(&expected), "{text}");
+        }
+        assert!(!calculator("17 times 23").contains(&"add"));
     }
 
     #[test]

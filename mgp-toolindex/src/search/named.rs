@@ -19,6 +19,9 @@ const MAX_KNOWN_WORDS: usize = 3;
 /// The maximum number of tools that are returned for a name.
 const MAX_TOOLS: usize = 50;
 
+/// The beginning of the names by which some hosts show tools to their models: `mcp__SERVER__TOOL`.
+const HOST_PREFIX: &str = "mcp__";
+
 /// The nearness (degree of similarity) of a name that differs from the query only in case and separators.
 const SAME_LETTERS: f32 = 1.0;
 
@@ -41,12 +44,7 @@ pub(super) fn find(
     }
     let visible = |slot: &Slot| within.is_none_or(|within| within.contains(*slot));
     let text = text.trim();
-    // Try to split the text at every dot, because ids of servers can contain dots.
-    let mut signs =
-        text.match_indices(['.', '/', ':']).take_while(|(at, _)| *at <= MAX_SERVER_ID_BYTES);
-    let qualified = signs.find_map(|(at, sign)| {
-        view.catalog.find(&text[..at], &text[at + sign.len()..]).filter(visible)
-    });
+    let qualified = qualified(view, text, visible);
     let written = view.catalog.by_name(text).filter(visible).take(MAX_TOOLS);
     let mut found: Vec<(Slot, f32)> =
         qualified.into_iter().chain(written).map(|slot| (slot, IDENTICAL)).collect();
@@ -77,6 +75,20 @@ pub(super) fn find(
         *nearness *= alike(name, words.whole.len());
     }
     Ok(near)
+}
+
+/// Returns the visible tool whose server and name the query gives: `files.read_file`, `files/read_file`, or the name by
+/// which a host shows the tool.
+fn qualified(view: &View<'_>, text: &str, visible: impl Fn(&Slot) -> bool + Copy) -> Option<Slot> {
+    let of_host = text.strip_prefix(HOST_PREFIX);
+    let name = of_host.unwrap_or(text);
+    // Try to split the text at every dot, because ids of servers can contain dots.
+    let mut signs = name.match_indices(['.', '/', ':']).chain(name.match_indices("__"));
+    signs.find_map(|(at, sign)| {
+        let is_split = at <= MAX_SERVER_ID_BYTES && (of_host.is_none() || sign == "__");
+        let tool = is_split.then(|| view.catalog.find(&name[..at], &name[at + sign.len()..]))?;
+        tool.filter(visible)
+    })
 }
 
 /// Returns the tools in `within` whose names have all words of the query; `None` if there are none.

@@ -128,7 +128,11 @@ fn a_name_comes_first_in_any_spelling() {
     assert!(ask(&index(), &copied).hits[0].score >= 0.99);
     let both = ask(&index(), &Query::new("read_file"));
     assert_eq!(ids(&both)[..2], ["office.read_file", "world.read_file"]);
-    assert_eq!(ids(&ask(&index(), &Query::new("world.read_file")))[0], "world.read_file");
+    for text in ["world.read_file", "world/read_file", "mcp__world__read_file"] {
+        let found = ask(&index(), &Query::new(text));
+        assert_eq!(ids(&found)[0], "world.read_file", "{text}");
+        assert!(found.hits[0].score >= 0.99, "{text} {}", found.hits[0].score);
+    }
 }
 
 #[test]

@@ -204,3 +204,24 @@ async fn notifications_sent_before_closing_arrive() {
     drop(end);
     assert_eq!([next(&mut handled).await, next(&mut handled).await], [FIRST, SECOND]);
 }
+
+#[tokio::test]
+async fn the_error_of_a_url_without_get_names_the_other_transport() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        let mut socket = BufReader::new(listener.accept().await.unwrap().0);
+        let mut head = String::new();
+        while !head.ends_with("\r\n\r\n") {
+            socket.read_line(&mut head).await.unwrap();
+        }
+        let refusal = "HTTP/1.1 405 Method Not Allowed\r\nContent-Length: 0\r\n\r\n";
+        socket.write_all(refusal.as_bytes()).await.unwrap();
+        // The connection stays open until the client has read the refusal.
+        let _ = socket.read_to_end(&mut Vec::new()).await;
+    });
+    let endpoint = Endpoint::parse(&url).unwrap();
+    let error = connect_http_sse(endpoint, HttpClientConfig::default()).await.err().unwrap();
+    let shown = error.to_string();
+    assert!(shown.contains("no GET") && shown.contains("streamable HTTP"), "{shown}");
+}

@@ -39,7 +39,7 @@ use entry::EntryOptions;
 pub(super) use entry::{connected_agents, mgp_command};
 pub(super) use host_change::HostChange;
 pub(super) use host_file::{HostFile, host_file};
-use host_file::{beside, refused};
+use host_file::{beside, note_other_key, refused};
 use present::{PresentServer, present, starts_mgp};
 pub(crate) use record::is_connected;
 use record::{ENTRY, Record};
@@ -408,6 +408,7 @@ pub(crate) async fn run(global: &Global, connect: &Connect) -> CliResult {
     let needs_portable_names =
         !known.is_some_and(KnownHost::rewrites_names) && own.lacks_portable_names(agent);
     let is_configured = own.set_agent(agent, interactive, needs_portable_names)?;
+    note_other_key(global, &connect.target, &file, text.as_deref());
     let mut connected = ConnectResult {
         agent: agent.to_owned(),
         file: file.clone(),

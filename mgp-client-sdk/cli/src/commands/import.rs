@@ -533,7 +533,14 @@ fn read_file(name: &str) -> CliResult<Source> {
         None if is_registry(&text) => (Host::Registry, "default".to_owned()),
         None => (Host::Generic, "default".to_owned()),
     };
-    Ok(Source { read: read(format, &file, &text)?, agent })
+    match read(format, &file, &text) {
+        // Other hosts have files of the same names, e.g. Trae one like VS Code, in the form that most hosts use.
+        Err(error @ DiscoveryError::NoServers { .. }) => {
+            let generic = read(Host::Generic, &file, &text).map_err(|_| error)?;
+            Ok(Source { read: generic, agent: "default".to_owned() })
+        }
+        read => Ok(Source { read: read?, agent }),
+    }
 }
 
 const MAX_FILE_BYTES: u64 = 64 << 20;

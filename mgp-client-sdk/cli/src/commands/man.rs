@@ -5,7 +5,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Command};
 
+use crate::args::Global;
 use crate::exit::{CliResult, Failure};
+use crate::output::ActionReport;
 
 /// `mgp man`.
 #[derive(Clone, Debug, Args)]
@@ -16,9 +18,10 @@ pub(crate) struct Man {
     folder: PathBuf,
 }
 
-pub(crate) fn run(man: &Man, command: Command) -> CliResult {
+pub(crate) fn run(global: &Global, man: &Man, command: Command) -> CliResult {
     let folder = &man.folder;
     let failed = |error| Failure::failed(format!("`{}`: {error}", folder.display()));
     fs::create_dir_all(folder).map_err(failed)?;
-    clap_mangen::generate_to(command, folder).map_err(failed)
+    clap_mangen::generate_to(command, folder).map_err(failed)?;
+    ActionReport::new(folder.display().to_string(), "written").print(global)
 }

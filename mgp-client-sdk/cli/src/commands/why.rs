@@ -18,7 +18,7 @@ use crate::output::{Cell, Color, Output, Render, print, print_note};
 /// `mgp why`.
 #[derive(Clone, Debug, Args)]
 #[command(
-    after_help = "Prints each rule that was considered, in order. Nothing is called, asked or recorded.\n\nExample:\n  mgp why cursor files.write_file path=/srv/notes.txt"
+    after_help = "Prints each rule that was considered, in order. Nothing is called, asked or recorded. Without NAME=VALUE, the rules about arguments are left out.\n\nExample:\n  mgp why cursor files.write_file path=/srv/notes.txt"
 )]
 pub(crate) struct Why {
     /// Agent that would call

@@ -120,6 +120,11 @@ impl OpenRequests {
         lines
     }
 
+    /// Returns whether a request is for a notification stream that the host has not ended.
+    pub(super) fn is_listening(&self, id: &Id) -> bool {
+        self.requests.get(id).is_some_and(|request| request.repeat == Repeat::Always)
+    }
+
     /// Returns the requests for notification streams, which are sent to each kernel, with their lines.
     pub(super) fn listening(&self) -> impl Iterator<Item = (&Id, &[u8])> {
         let listening = self.requests.iter().filter(|(_, one)| one.repeat == Repeat::Always);

@@ -239,6 +239,10 @@ impl Session {
         match (&message.method, message.id()) {
             (None, Some(id)) if self.repeated.remove(&id) => Forward::Nothing,
             (None, Some(id)) if message.error_code() == Some(REPEAT) => self.repeat_later(&id),
+            // A kernel completes a stream only because it ends. The stream goes on with the next kernel.
+            (None, Some(id)) if message.result.is_some() && self.requests.is_listening(&id) => {
+                Forward::Nothing
+            }
             (None, Some(id)) => {
                 let is_of = |(own, _): &(Id, Vec<u8>)| message.result.is_some() && *own == id;
                 self.is_accepted |= self.initialize.as_ref().is_some_and(is_of);
@@ -585,6 +589,8 @@ mod tests {
         let mut session = Session::default();
         let listen = r#"{"jsonrpc":"2.0","id":"l","method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true}}}"#;
         let _ = session.note_host(&line(listen));
+        let ended = r#"{"jsonrpc":"2.0","id":"l","result":{"resultType":"complete"}}"#;
+        assert_eq!(session.note_kernel(&line(ended)), Forward::Nothing, "the kernel has drained");
         assert_eq!(session.end_kernel(), b"", "it is not answered");
         assert_eq!(session.opening(), None);
         assert_eq!(texts(&session.settings()), [listen]);

@@ -121,6 +121,11 @@ fn errors_of_usage_show_the_right_form() {
         home.fail(2, &["keys", "add", name], "the name of an agent");
     }
     home.fail(2, &["completions", "tcsh"], "possible values");
+    for line in [&["-v"][..], &["--json"], &["servers", "-v"]] {
+        home.fail(2, line, "error: no command was given; see --help");
+    }
+    let report = home.run(&["--json"]).out;
+    assert!(report.contains("no command was given; see --help"), "{report}");
 }
 
 #[test]
@@ -194,6 +199,15 @@ fn each_shell_gets_its_completions() {
         let script = home.succeed(&["completions", shell]);
         assert!(script.contains("doctor") && script.contains("permissions"), "{shell}");
     }
+}
+
+#[test]
+fn man_pages_are_written_and_reported() {
+    let home = Home::new();
+    let folder = home.path("man");
+    let report = home.json("done", &["man", folder.to_str().unwrap()]);
+    assert_eq!(report["status"], "written");
+    assert!(folder.join("mgp-why.1").exists());
 }
 
 #[test]

@@ -478,6 +478,7 @@ fn entries_of_hosts_that_start_nothing_are_not_reported_as_ungoverned() {
     let found = printed(&report, "host");
     let why = "`github` of cursor cannot be imported: it has neither a `command` nor a `url`";
     assert!(found.contains(why), "{found}");
+    assert!(found.contains("leave it there, not governed, or change it in"), "{found}");
     assert!(found.contains("not governed: x\""), "{found}");
     let fix = "\"run `mgp secrets set MY_KEY`, then run `mgp setup cursor`\"";
     assert!(found.contains(fix), "{found}");

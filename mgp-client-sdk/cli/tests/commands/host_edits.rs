@@ -96,9 +96,11 @@ fn a_host_whose_folder_a_variable_names_is_changed_there() {
     for (host, variable, name, before, added) in [
         ("codex", "CODEX_HOME", "config.toml", "model = \"o\"\n", "x = 1\n"),
         ("claude-code", "CLAUDE_CONFIG_DIR", ".claude.json", "{\"a\": 1}\n", "\n"),
+        ("copilot", "COPILOT_HOME", "mcp-config.json", "{\"a\": 1}\n", "\n"),
+        ("gemini", "GEMINI_CLI_HOME", ".gemini/settings.json", "{\"a\": 1}\n", "\n"),
     ] {
         let file = home.write(&format!("moved/{name}"), before);
-        let folder = file.parent().unwrap().to_str().unwrap().to_owned();
+        let folder = home.path("moved").to_str().unwrap().to_owned();
         let run = |arguments: &[&str]| {
             let ended = home.run_with(arguments, &[(variable, &folder)]);
             assert_eq!(ended.code, Some(0), "{arguments:?}: {ended:?}");
@@ -115,7 +117,24 @@ fn a_host_whose_folder_a_variable_names_is_changed_there() {
         run(&["disconnect", host]);
         assert_eq!(text(), before);
     }
-    assert!(!home.path(".codex").exists() && !home.path(".claude.json").exists());
+    for own in [".codex", ".claude.json", ".copilot", ".gemini"] {
+        assert!(!home.path(own).exists(), "{own}");
+    }
+}
+
+#[test]
+fn a_file_that_may_have_its_servers_under_another_name_is_noted() {
+    let home = Home::new();
+    for (text, is_noted) in
+        [(r#"{"amp.mcpServers": {}}"#, true), (r#"{"mcpServers": {}}"#, false), ("", false)]
+    {
+        let file = home.write("work/other.json", text);
+        let file = file.to_str().unwrap();
+        let ended = home.run(&["connect", "generic", file, "--interactive", "no"]);
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        assert_eq!(ended.err.contains("had no `mcpServers`"), is_noted, "{ended:?}");
+        home.succeed(&["disconnect", "generic", file]);
+    }
 }
 
 fn read(file: &Path) -> Value {

@@ -218,7 +218,12 @@ fn the_format_of_a_file_is_detected() {
         "work/.vscode/settings.json",
         r#"{"editor.tabSize": 2, "mcp": {"servers": {"b": {"command": "b"}}}}"#,
     );
+    let yaml = home.write("work/librechat.yaml", "mcpServers:\n  c:\n    command: c\n");
+    let trae = home.write("work/Trae/User/mcp.json", r#"{"mcpServers": {"d": {"command": "d"}}}"#);
     assert_eq!(ids(&settings), ["b"]);
+    assert_eq!((ids(&yaml), ids(&trae)), (vec!["c".to_owned()], vec!["d".to_owned()]));
+    let seen = home.json("import", &["import", trae.to_str().unwrap()]);
+    assert_eq!(seen["access"], json!({ "default": ["d"] }));
     assert_eq!(ids(&generic), ["a"]);
     assert_eq!(ids(&registry), ["io.example-files"]);
 }

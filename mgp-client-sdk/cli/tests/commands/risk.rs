@@ -75,6 +75,8 @@ fn tools_that_only_read_by_name_need_one_answer_instead_of_one_for_each_call() {
     until_blocking("the call runs", || works(&home, "notes.get_time"));
     assert!(works(&home, "notes.notes_list_all") && !works(&home, "notes.create_note"));
     assert_eq!(all(), (Vec::new(), false));
+    let recorded = home.json("audit-query", &["audit", "query", "--type", "risk_level_override"]);
+    assert!(recorded.to_string().contains("notes_list_all"), "{recorded}");
 
     home.succeed(&["tools", "risk", "notes.create_note", "moderate"]);
     until_blocking("the call runs", || works(&home, "notes.create_note"));

@@ -256,3 +256,26 @@ fn a_server_added_after_another_of_its_id_was_removed_has_none_of_its_tools() {
     home.succeed(&["servers", "add", "x", "--no-grant", "--", "sleep", "60"]);
     assert_eq!(tools(&Kernel::on(home, None)), 0);
 }
+
+#[test]
+fn a_server_with_the_id_of_a_removed_one_in_another_spelling_has_a_remedy() {
+    let echo = program("echo");
+    let entry = |id: &str| format!("[[servers]]\nid = '{id}'\ncommand = '{echo}'\n");
+    let kernel = Kernel::new(&entry("web_search"));
+    let home = &kernel.home;
+    let has = |id: &str| kernel.server(id)["tools"].as_u64() > Some(0);
+    until_blocking("the tools are listed", || has("web_search"));
+    home.fail(2, &["servers", "rm", "other"], "there is no server `other`");
+    home.write("c.toml", &entry("web-search"));
+    home.run(&["reload"]);
+    until_blocking("the warning is updated", || {
+        let lacks = kernel.server("web-search")["lacks"].to_string();
+        lacks.contains("run `mgp servers rm web_search`, then `mgp servers restart web-search`")
+    });
+    let removed = home.run(&["servers", "rm", "web_search"]);
+    assert_eq!(removed.code, Some(0), "{removed:?}");
+    assert!(removed.err.contains("removed with it: the recorded definitions of"), "{removed:?}");
+    home.succeed(&["servers", "restart", "web-search"]);
+    until_blocking("the tools are listed", || has("web-search"));
+    home.fail(2, &["servers", "rm", "web_search"], "there is no server `web_search`");
+}

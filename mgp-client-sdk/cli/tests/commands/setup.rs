@@ -375,7 +375,7 @@ fn setup_shows_no_secret_of_a_hosts_file() {
     let home = Home::new();
     let text = r#"{ "mcpServers": {
         "a": {"command": "a", "args": ["--token", "sk-live-0123456789ab", "postgres://ada:pw-3x@db/x"],
-            "env": {"TOKEN": "a$b-secret", "API_KEY": "ab\/cd-secret"}}, // "old-secret"
+            "env": {"TOKEN": "a$b-secret", "API_KEY": "ab\/cd-secret", "PGPASSWORD": "pg-secret"}}, // "old-secret"
         "off": {"command": "b", "disabled": true, "env": {"KEY": "off-secret"}}, "web": {"url": "https://x.example/mcp?key=query-secret"},
     } }"#;
     home.write(".cursor/mcp.json", text);
@@ -389,6 +389,16 @@ fn setup_shows_no_secret_of_a_hosts_file() {
     }
     home.succeed(&["undo", "--list"]);
     assert!(!home.path(".local").exists(), "a command that only looks creates no folder");
+}
+
+#[test]
+fn setup_tries_a_host_with_the_variables_of_its_own_environment() {
+    let home = Home::new();
+    let server = json!({ "command": program("echo"), "env": { "A": "${MINE}" } });
+    home.write(".claude.json", &json!({ "mcpServers": { "one": server } }).to_string());
+    let done = home.run_with(&["setup", "--yes", "--interactive", "no"], &[("MINE", "x")]);
+    home.succeed(&["stop"]);
+    assert!(done.out.contains("ok claude-code  started mgp: 1 server"), "{done:?}");
 }
 
 #[test]

@@ -308,6 +308,23 @@ fn raw(world: &World) -> usize {
     recorded
 }
 
+#[tokio::test]
+async fn an_agent_that_leaves_connections_open_does_not_lock_operators_out() {
+    let world = World::new(CONFIG);
+    let _serving = Serving::new(&world).await;
+    let socket = world.path("state/mgp.sock");
+    let mut open = Vec::new();
+    let refused = (0..256).find_map(|_| {
+        let wire = Wire::connect(&socket, &agent("ada")).map(|wire| open.push(wire));
+        wire.err()
+    });
+    let reason = refused.unwrap()["error"].take();
+    assert!(reason.as_str().unwrap().contains("limit of connections"), "{reason}");
+    // The command fails if the kernel refuses its connection.
+    world.json(&["status"]);
+    assert!(open.len() > 200, "{}", open.len());
+}
+
 /// Connects the agent `ada` to the local socket, with or without MGP.
 fn connect(world: &World, speaks: bool) -> Wire {
     let mut wire = Wire::connect(&world.path("state/mgp.sock"), &agent("ada")).unwrap();

@@ -161,7 +161,7 @@ fn connections_above_the_limit_are_refused_with_the_reason() {
         }
         assert!(wires.len() < 300);
     };
-    assert_eq!(wires.len(), 255);
+    assert_eq!(wires.len(), 239);
     assert!(refused["error"].as_str().unwrap().contains("limit of connections"));
     wires.truncate(10);
     within(|| world.connect(line).ok());

@@ -13,9 +13,9 @@ use tokio::time::timeout;
 
 use crate::handle::Kernel;
 
-/// The type of the event that records the approval of a server that an agent created. It contains no dot, and
-/// [`EventType::KNOWN`] lacks it.
-const TOOL_CREATED: &str = "TOOL_CREATED_DYNAMIC";
+/// The event types that contain no dot and that [`EventType::KNOWN`] lacks: an operator's risk for a tool, and the
+/// approval of a server that an agent created.
+const LATER_TYPES: [&str; 2] = ["RISK_LEVEL_OVERRIDE", "TOOL_CREATED_DYNAMIC"];
 
 /// The maximum time that a query waits until pending events are written.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
@@ -111,12 +111,13 @@ fn log_query(params: KernelAuditParams) -> Result<AuditQuery, RpcError> {
 /// notation (§6.4), and the log can have any of them.
 fn check_event_type(event_type: &EventType) -> Result<(), RpcError> {
     let name = event_type.as_str();
-    if EventType::KNOWN.contains(event_type) || name == TOOL_CREATED || name.contains('.') {
+    let known: Vec<&str> =
+        EventType::KNOWN.iter().map(EventType::as_str).chain(LATER_TYPES).collect();
+    if known.contains(&name) || name.contains('.') {
         return Ok(());
     }
-    let known: Vec<&str> = EventType::KNOWN.iter().map(EventType::as_str).collect();
     Err(RpcError::invalid_params(format!(
-        "unknown event type `{}`; known: {}, {TOOL_CREATED}, and types with a dot, e.g. dev.cloto.key_added",
+        "unknown event type `{}`; known: {}, and types with a dot, e.g. dev.cloto.key_added",
         mgp_types::clip(name, 64),
         known.join(", ")
     )))

@@ -10,7 +10,7 @@ use mgp_toolindex::{IndexedTool, MetaTool, ToolFeature, UseOutcome};
 use mgp_types::mcp::{CallToolParams, Era, TaskSupport};
 use mgp_types::method::{READ_MORE, find_kernel_tool};
 use mgp_types::service::{Call, Context, Params, Reply, Visibility as _, is_tool_error};
-use mgp_types::{ErrorCode, Payload, RpcError};
+use mgp_types::{ErrorCode, Object, Payload, RpcError};
 use serde::{Deserialize, Deserializer};
 
 use super::delegation;
@@ -22,7 +22,7 @@ use super::surface;
 use super::tasks;
 use crate::caller_view::is_for_pages_only;
 use crate::events::PublishedCall;
-use crate::fleet::{Fleet, ManagedServer};
+use crate::fleet::{Fleet, ManagedServer, is_of_objects};
 use crate::metrics::{self, MeasuredCall};
 use crate::proposals::session_state::OpenSession;
 use crate::results::{malformed, structured_as_text};
@@ -220,10 +220,38 @@ fn check_result(
     };
     let Structured { is_error, content: Some(content) } = read else { return Ok(reply) };
     if is_error != Some(true) && !content.is_null() {
-        definitions.check_result(&server, tool.name(), content.as_str())?;
+        let check = |content: &str| definitions.check_result(&server, tool.name(), content);
+        if let Err(refused) = check(content.as_str())
+            && !fits_in_other_form(tool, &content, is_legacy, |form| check(form).is_ok())
+        {
+            return Err(refused.into());
+        }
     }
     let fits = !is_legacy || content.as_str().starts_with('{');
     if fits { Ok(reply) } else { structured_as_text(reply) }
+}
+
+/// Returns whether structured content fits in the form that it has in sessions of the other era: the definition of the
+/// tool can come from such a session. Some SDKs, e.g. that of TypeScript, send content whose schema is not of type
+/// `object` to legacy peers as the member `result` of an object.
+fn fits_in_other_form(
+    tool: &IndexedTool,
+    content: &Payload,
+    is_legacy: bool,
+    fits: impl Fn(&str) -> bool,
+) -> bool {
+    // A schema that requires no member accepts nearly everything within an object.
+    if !fits("{}") && fits(&format!(r#"{{"result":{}}}"#, content.as_str())) {
+        return true;
+    }
+    let inner = || {
+        let mut members = content.get::<Object>().ok()?;
+        members.remove("result").filter(|_| members.is_empty())
+    };
+    let schema = || tool.tool().ok()?.output_schema;
+    is_legacy
+        && schema().is_some_and(|schema| !is_of_objects(&schema))
+        && inner().is_some_and(|inner| fits(inner.as_str()))
 }
 
 fn server_removed(tool: &IndexedTool) -> RpcError {

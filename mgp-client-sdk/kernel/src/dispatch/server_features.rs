@@ -377,7 +377,7 @@ async fn complete(dispatcher: Dispatcher, mut call: Call) -> Result<Reply, RpcEr
     let no_values = || Reply::of(&CompleteResult::new(Completion::new(Vec::new())));
     let offered = server.lists().capabilities();
     let is_undeclared = offered.is_some_and(|offered| offered.completions.is_none());
-    if found.has_access && is_undeclared && !is_of_first_revision(&server) {
+    if found.has_access && is_undeclared && !may_complete_undeclared(&server) {
         return no_values();
     }
     let name = match &mut params.reference {
@@ -396,9 +396,10 @@ async fn complete(dispatcher: Dispatcher, mut call: Call) -> Result<Reply, RpcEr
     }
 }
 
-/// Returns whether a connected server uses MCP 2024-11-05, which has no capability for completion.
-fn is_of_first_revision(server: &ManagedServer) -> bool {
-    server.latest().client().is_ok_and(|client| client.server().revision == Revision::V2024_11_05)
+/// Returns whether a connected server may support completion without declaring it. MCP 2024-11-05 has no capability for
+/// it, and servers of 2025-03-26 on the Python SDK 1.8 and 1.9 do not declare theirs.
+fn may_complete_undeclared(server: &ManagedServer) -> bool {
+    server.latest().client().is_ok_and(|client| client.server().revision <= Revision::V2025_03_26)
 }
 
 /// Finds the template to complete; the URI of a resource is accepted in place of a template.

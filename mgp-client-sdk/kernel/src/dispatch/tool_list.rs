@@ -17,6 +17,7 @@ use super::page::{bad_cursor, requested_cursor};
 use super::portable_names;
 use super::saved_context::{SETTLE_DELAY, stored_days};
 use super::surface;
+use crate::fleet::is_of_objects;
 use crate::proposals;
 use crate::proposals::media;
 
@@ -77,12 +78,6 @@ fn current_list(dispatcher: &Dispatcher, call: &Call) -> Result<Vec<Tool>, RpcEr
         put_security(tool, is_shown)?;
     }
     Ok(tools)
-}
-
-fn is_of_objects(schema: &RawObject) -> bool {
-    let members = schema.as_payload().get::<Object>().ok();
-    let kind = members.and_then(|members| members.decode::<String>("type").ok().flatten());
-    kind.as_deref() == Some("object")
 }
 
 /// Corrects an input schema that hosts built with the official SDKs or model providers refuse, together with the whole

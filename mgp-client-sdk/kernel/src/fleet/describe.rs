@@ -136,7 +136,11 @@ fn lack_of_tools(
 ///
 /// The check compares the id with the ids of all other servers, so it runs only for servers that lack tools.
 fn flaw_of_id(fleet: &Fleet, server: &ManagedServer) -> Option<String> {
-    Some(match fleet.context().governance.definitions().flaw(server.id())? {
+    let id = server.id();
+    Some(match fleet.context().governance.definitions().flaw(id)? {
+        NameFlaw::LooksLike { like, .. } if fleet.get(&like).is_none() => format!(
+            "its id looks like `{like}`, which is not in use; give it another, or if `{like}` is no longer needed, run `mgp servers rm {like}`, then `mgp servers restart {id}`"
+        ),
         NameFlaw::LooksLike { like, .. } => {
             format!("its id looks like `{like}`; give it another")
         }

@@ -17,7 +17,7 @@ pub(super) const FIRST_START_PERMIT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The maximum time that a slow first start occupies a permit for slow starts, so that a few servers that hang do not
 /// make the others wait for their whole time limits.
-pub(super) const SLOW_START_PERMIT_TIMEOUT: Duration = Duration::from_secs(10);
+pub(super) const SLOW_START_PERMIT_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The bounds of the number of servers that are started at the same time to read their lists. Between these bounds, the
 /// number is twice that of the processors.

@@ -290,6 +290,7 @@ impl InstanceParts {
                 config.connect.permission_timeout = wait;
                 (config.connect.on_denied, config.connect.on_deferred) = (ungranted, ungranted);
             });
+        builder = gateway::share_probe_failure(builder, self.eras.fails_at_probe().clone());
         // Limit the extensions only now, because the callback handler above offers callbacks, which the limit may
         // exclude.
         builder = offer_to(builder, context.proposals.with_servers(), config);

@@ -121,6 +121,9 @@ pub(super) struct StoredLists {
     /// The names of the extensions that the server negotiated.
     #[serde(default)]
     extensions: Vec<String>,
+    /// `true` if the program fails at the request that detects its era.
+    #[serde(default)]
+    fails_at_probe: bool,
 }
 
 impl ListKind {
@@ -245,6 +248,7 @@ impl ListCache {
             let one = SessionNeeds::One;
             self.eras.set(if is_per_era { SessionNeeds::OnePerEra } else { one });
         }
+        self.eras.restore_probe_failure(stored.fails_at_probe);
         self.negotiated.set(SessionKind::Main, ExtensionSet::from_names(&stored.extensions));
         let StoredLists { resources, templates, prompts, skills, .. } = stored;
         let texts = [resources, templates, prompts, skills];
@@ -274,7 +278,8 @@ impl ListCache {
         let capabilities = lists.capabilities.as_deref().and_then(|known| Payload::of(known).ok());
         capabilities.as_ref().map(Payload::as_str).hash(&mut hasher);
         let extensions = self.negotiated.all();
-        (self.eras.stored(), extensions).hash(&mut hasher);
+        let fails_at_probe = self.eras.stores_probe_failure();
+        (self.eras.stored(), extensions, fails_at_probe).hash(&mut hasher);
         let now = Some(hasher.finish());
         if std::mem::replace(&mut lists.stored, now) == now {
             return None;
@@ -291,6 +296,7 @@ impl ListCache {
             skills: texts(ListKind::Skills),
             session_per_era: self.eras.stored(),
             extensions: extensions.iter().map(Extension::as_str).map(str::to_owned).collect(),
+            fails_at_probe,
         })
     }
 
@@ -489,6 +495,8 @@ fn key(kind: ListKind, text: &Payload) -> Option<Arc<str>> {
 
 #[cfg(test)]
 mod tests {
+    use mgp_types::mcp::Revision;
+
     use super::super::tests::silent_client;
     use super::*;
 
@@ -509,6 +517,21 @@ mod tests {
         restored.negotiated().set(SessionKind::Legacy, other);
         restored.negotiated().set(SessionKind::Main, ExtensionSet::EMPTY);
         assert_eq!(restored.negotiated().all(), other);
+    }
+
+    #[test]
+    fn that_a_program_fails_at_the_probe_is_stored_while_it_has_an_early_revision() {
+        let lists = ListCache::default();
+        lists.set_capabilities(&ServerCapabilities::new(), Era::Legacy);
+        lists.eras().fails_at_probe().set(true);
+        let revisions = [(Revision::V2025_03_26, true), (Revision::V2025_06_18, false)];
+        for (revision, expected) in revisions {
+            lists.eras().observe(&PeerInfo::new(revision));
+            let stored = Payload::of(&lists.take_unstored().unwrap()).unwrap();
+            let restored = ListCache::default();
+            restored.restore(&stored);
+            assert_eq!(restored.eras().fails_at_probe().get(), expected);
+        }
     }
 
     #[test]

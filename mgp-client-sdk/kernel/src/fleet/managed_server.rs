@@ -200,6 +200,11 @@ impl ManagedServer {
         self.lists.negotiated().all()
     }
 
+    /// Returns whether a client belongs to the legacy session that the server has besides its main session.
+    pub(super) fn is_second_session(&self, client: &Client) -> bool {
+        self.shared.kind_of(client) == SessionKind::Legacy
+    }
+
     /// Returns the kind of the session whose client [`latest`](Self::latest) returns.
     pub(super) fn latest_kind(&self) -> SessionKind {
         self.shared.latest().kind()

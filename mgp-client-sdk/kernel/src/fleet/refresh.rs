@@ -3,18 +3,18 @@
 //! The definitions of tools are checked before they enter the index, so a tool whose definition waits for an operator
 //! is not in the index. Resources, templates and prompts go into the [list cache](super::list_cache) of their server.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use mgp_client_sdk::{Client, Error, SupervisedClient, gateway};
 use mgp_security::DefinitionLayer;
-use mgp_toolindex::{IndexError, ServerEntry, ToolEntry, ToolIndex};
+use mgp_toolindex::{IndexError, IndexedTool, ServerEntry, ToolEntry, ToolFeature, ToolIndex};
 use mgp_types::mcp::{ListParams, NextCursor, Tool};
 use mgp_types::method::ToolsList;
 use mgp_types::mgp::{ServerState, ToolSecurity};
 use mgp_types::service::{Call, ServerId, Stack};
-use mgp_types::{ErrorCode, RpcError};
+use mgp_types::{ErrorCode, Object, RawObject, RpcError};
 use serde::{Deserialize, Deserializer};
 use tokio::time::{Instant, timeout, timeout_at};
 use tower_layer::Layer as _;
@@ -237,6 +237,10 @@ async fn read_tools(
     context: &FleetContext,
 ) -> Result<(bool, Option<RefreshError>), RefreshError> {
     server.lists().set_capabilities(client.capabilities(), client.server().era);
+    if !server.is_second_session(client) {
+        // The facts about the eras are stored together with the lists.
+        server.observe_eras(client.server());
+    }
     let (tools, cut) = if client.capabilities().tools.is_some() {
         list_tools(server, reader, client, context).await?
     } else if client.server().capabilities.is_none() {
@@ -256,7 +260,10 @@ async fn read_tools(
         // Keep the tools that were read before, because there are more of them than were read now.
         return Err(RefreshError::Timeout(PAGES_TIMEOUT));
     }
-    let tools = kernel_hops::nested_tools(tools, client.server());
+    let mut tools = kernel_hops::nested_tools(tools, client.server());
+    if server.is_second_session(client) {
+        keep_output_schemas(&mut tools, &context.index.tools_of(server.id().as_str()));
+    }
     let entry = index_entry(server, client, tools, context);
     let has_changed = index(&context.index, entry).await?;
     let tools = context.index.tools_of(server.id().as_str()).len();
@@ -323,6 +330,35 @@ fn list_error(error: RpcError) -> RefreshError {
         return RefreshError::Timeout(READ_TIMEOUT);
     }
     error.into()
+}
+
+/// Restores the output schemas that only the modern era has, i.e. those that are not of type `object`, in a list that
+/// was read in the legacy session of a server: the server left them out or put them into the schema of an object. Lists
+/// for legacy callers are without these schemas.
+fn keep_output_schemas(tools: &mut [Tool], indexed: &[IndexedTool]) {
+    let known = indexed.iter().filter(|tool| tool.may_use(ToolFeature::OutputSchema));
+    let known: HashMap<&str, &IndexedTool> = known.map(|tool| (tool.name(), tool)).collect();
+    for tool in tools.iter_mut().filter(|tool| tool.output_schema.as_ref().is_none_or(may_wrap)) {
+        let known = known.get(tool.name.as_str()).and_then(|known| known.tool().ok());
+        let schema = known.and_then(|known| known.output_schema);
+        if let Some(schema) = schema.filter(|schema| !is_of_objects(schema)) {
+            tool.output_schema = Some(schema);
+        }
+    }
+}
+
+/// Returns whether a schema can be that of an object with the only member `result`.
+fn may_wrap(schema: &RawObject) -> bool {
+    let members = schema.get::<Object>().ok();
+    let names = members.and_then(|members| members.decode("required").ok().flatten());
+    names.is_some_and(|names: Vec<String>| names == ["result"])
+}
+
+/// Returns whether a schema is of type `object`.
+pub(crate) fn is_of_objects(schema: &RawObject) -> bool {
+    let members = schema.get::<Object>().ok();
+    let kind = members.and_then(|members| members.decode::<String>("type").ok().flatten());
+    kind.as_deref() == Some("object")
 }
 
 fn index_entry(

@@ -106,6 +106,10 @@ impl Fleet {
         }
         if let Some(stored) = self.0.stored.lock().remove(server.id().as_str()) {
             server.lists().restore(&stored);
+            if !self.is_known(&server) {
+                // Another program may have replaced the one that failed.
+                server.lists().eras().fails_at_probe().set(false);
+            }
         }
         tokio::spawn(state_watch::run(Arc::downgrade(&server), self.0.context.clone()));
         let changes = server.client().state().changes();

@@ -7,13 +7,13 @@
 
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use mgp_client_sdk::gateway::AuthorizationFailed;
+use mgp_client_sdk::gateway::{AuthorizationFailed, FailsAtProbe};
 use mgp_client_sdk::{Client, Error, Hop, SupervisedClient};
 use mgp_lifecycle::LifecycleError;
-use mgp_types::mcp::Era;
+use mgp_types::mcp::{Era, Revision};
 use mgp_types::mgp::{ExtensionSet, ServerState, ShutdownReason};
 use mgp_types::service::{BoxFuture, Call, Context, PeerInfo, Principal, Reply, ServerId};
 use mgp_types::sync::{Mutex, RwLock};
@@ -385,6 +385,10 @@ impl Drop for RunningCall {
 #[derive(Default)]
 pub(super) struct KnownEras {
     needs: AtomicU8,
+    /// Set if the program fails at the request that detects its era.
+    fails_at_probe: FailsAtProbe,
+    /// `true` if the last connection used MCP 2025-03-26 or an earlier revision.
+    is_early: AtomicBool,
     /// The time until which the kernel does not try to open a legacy session.
     refused_until: Mutex<Option<Instant>>,
 }
@@ -405,6 +409,7 @@ impl KnownEras {
     /// Derives from the facts of a server's main session whether one session suffices, or each era needs a session of
     /// its own.
     pub(super) fn observe(&self, facts: &PeerInfo) {
+        self.is_early.store(facts.revision <= Revision::V2025_03_26, Ordering::Relaxed);
         let is_enough = facts.era == Era::Legacy || facts.asks_in_rounds;
         self.set(if is_enough { SessionNeeds::One } else { SessionNeeds::OnePerEra });
     }
@@ -429,6 +434,24 @@ impl KnownEras {
         let mut refused_until = self.refused_until.lock();
         // Concurrent calls can report both outcomes; a refusal counts more than a missing answer.
         *refused_until = (*refused_until).max(Some(Instant::now() + ttl));
+    }
+
+    /// Returns the flag for a program that fails at the probe, which all its clients share.
+    pub(super) fn fails_at_probe(&self) -> &FailsAtProbe {
+        &self.fails_at_probe
+    }
+
+    /// Restores what an earlier kernel stored about the probe.
+    pub(super) fn restore_probe_failure(&self, fails: bool) {
+        self.fails_at_probe.set(fails);
+        self.is_early.store(fails, Ordering::Relaxed);
+    }
+
+    /// Returns, for the store, whether the program fails at the probe; `false` for one with a later revision than
+    /// 2025-03-26. Programs on early SDKs, e.g. the Python SDK before 1.8, do not answer the probe at all, which costs
+    /// 10 s at each start. After an update to a later SDK they must be probed again.
+    pub(super) fn stores_probe_failure(&self) -> bool {
+        self.fails_at_probe.get() && self.is_early.load(Ordering::Relaxed)
     }
 
     /// Returns, for the store, whether the server needs a session per era; `None` if it has never been connected.
@@ -469,7 +492,6 @@ impl NegotiatedExtensions {
 
 #[cfg(test)]
 mod tests {
-    use mgp_types::mcp::Revision;
     use mgp_types::mgp::Extension;
     use mgp_types::service::{Peer, Scope, ScopeKind};
 

@@ -152,7 +152,7 @@ async fn invalid_request(session: &mut Session) -> Check {
     session
         .answer_to(&id, "a request whose method is a number")
         .await?
-        .check_error("the request", &[-32600])
+        .check_error("\"method\": 7", &[-32600])
 }
 
 async fn parse_error(session: &mut Session) -> Check {

@@ -280,12 +280,48 @@ async fn result(session: &mut Session) -> Check {
     let params = json!({ "name": name, "arguments": arguments });
     let result = call(session, params).await?;
     check_result(&result)?;
-    let promises =
-        declared.is_some_and(|tool| tool.get("outputSchema").is_some_and(Value::is_object));
+    let schema = declared.as_ref().and_then(|tool| tool.get("outputSchema"));
     let is_error = result["isError"] == json!(true);
-    ensure(!promises || is_error || result.get("structuredContent").is_some(), || {
+    match schema.filter(|schema| schema.is_object() && !is_error) {
+        Some(schema) => check_structured(&name, schema, result.get("structuredContent")),
+        None => Ok(()),
+    }
+}
+
+/// Checks that a structured result has the members that the output schema requires, and that its members have their
+/// types. Values inside of members are not judged.
+fn check_structured(name: &str, schema: &Value, structured: Option<&Value>) -> Check {
+    let structured = structured.ok_or_else(|| {
         format!("`{name}` has an output schema, and its result no `structuredContent`")
-    })
+    })?;
+    let required = schema["required"].as_array().filter(|_| structured.is_object());
+    for member in required.into_iter().flatten().filter_map(Value::as_str) {
+        ensure(structured.get(member).is_some(), || {
+            format!("the output schema of `{name}` requires `{member}`, which its result lacks")
+        })?;
+    }
+    for (member, own) in schema["properties"].as_object().into_iter().flatten() {
+        if let (Some(value), Some(kind)) = (structured.get(member), own["type"].as_str()) {
+            ensure(is_of_type(value, kind), || {
+                format!("`{member}` of `{name}` must be of type `{kind}`, not {}", shown(value))
+            })?;
+        }
+    }
+    Ok(())
+}
+
+/// Returns whether a value has a type of JSON Schema; `true` for a type that JSON Schema does not know.
+fn is_of_type(value: &Value, kind: &str) -> bool {
+    match kind {
+        "array" => value.is_array(),
+        "boolean" => value.is_boolean(),
+        "integer" => value.as_f64().is_some_and(|number| number.fract() == 0.0),
+        "null" => value.is_null(),
+        "number" => value.is_number(),
+        "object" => value.is_object(),
+        "string" => value.is_string(),
+        _ => true,
+    }
 }
 
 async fn progress(session: &mut Session) -> Check {

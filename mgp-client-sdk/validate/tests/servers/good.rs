@@ -111,6 +111,37 @@ fn check(report: &mgp_validate::Report, expected: &[(&str, Status)]) {
 }
 
 #[tokio::test]
+async fn a_structured_result_must_fit_the_output_schema() {
+    let change: scripted::Change = |message, replies| {
+        for result in replies.iter_mut().filter_map(|reply| reply.get_mut("result")) {
+            match message.method() {
+                "tools/list" => {
+                    result["tools"][0]["outputSchema"] = json!({ "type": "object",
+                        "properties": { "count": { "type": "integer" } }, "required": ["count"] });
+                }
+                "tools/call" => {
+                    let text = message.value["params"]["arguments"]["text"].as_str();
+                    result["structuredContent"] =
+                        text.unwrap_or_default().parse().unwrap_or_default();
+                }
+                _ => {}
+            }
+        }
+    };
+    let mut options = options();
+    options.only = vec!["mcp.tools.call.result".to_owned()];
+    for (structured, expected) in [
+        (r#"{"count": 1.0, "more": "a"}"#, Status::Passed),
+        (r#"{"count": "1"}"#, Status::Failed),
+        (r#"{"more": 1}"#, Status::Failed),
+    ] {
+        options.tool = Some(("echo".to_owned(), json!({ "text": structured })));
+        let report = judged(scripted::server(change), &options).await;
+        check(&report, &[("mcp.tools.call.result", expected)]);
+    }
+}
+
+#[tokio::test]
 async fn a_refused_call_breaks_no_rule() {
     let limited: scripted::Change = |message, replies| {
         if message.method() == "tools/call" {

@@ -130,6 +130,23 @@ fn a_server_that_needs_its_host_stays_there() {
 }
 
 #[test]
+fn the_members_of_hosts_without_a_format_of_their_own_are_read() {
+    let text = r#"{"mcpServers": {
+        "qwen": {"httpUrl": "https://x.org/mcp"},
+        "jan": {"command": "a", "active": false},
+        "cherry": {"command": "a", "isActive": false},
+        "on": {"command": "a", "isActive": true, "active": true}
+    }}"#;
+    let import = imported(Host::Generic, "mcp.json", text);
+    assert_eq!(names(&import), ["on", "qwen"]);
+    let address = import.servers.iter().find_map(|server| server.entry.url.as_deref());
+    assert_eq!(address, Some("https://x.org/mcp"));
+    assert!(import.servers.iter().all(|server| server.notes.is_empty()));
+    let off = "it is switched off there";
+    assert_eq!(reasons(&import), [("cherry", off), ("jan", off)]);
+}
+
+#[test]
 fn a_server_that_inherits_other_variables_is_another_server() {
     let import = |host, file, variables: &str| {
         let text =

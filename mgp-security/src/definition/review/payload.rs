@@ -15,8 +15,6 @@ const IN_CODE: u32 = 30;
 
 /// Markers that occur only in chat templates.
 const TEMPLATES: &[&str] = &[
-    "<|",
-    "|>",
     "<<sys>>",
     "<</sys>>",
     "<start_of_turn>",
@@ -33,7 +31,9 @@ const TEMPLATES: &[&str] = &[
     "<s>[",
     "### instruction",
     "### system",
-    "### response",
+    "### response:",
+    "### response :",
+    "### response\n",
     "## system prompt",
     "begin system prompt",
     "</tool",
@@ -110,11 +110,6 @@ const UNSEEN: &[&str] = &[
     "font-size: 0",
     "opacity:0",
     "opacity: 0",
-    "color:white",
-    "color: white",
-    "color:#fff",
-    "color: #fff",
-    "color:transparent",
     "</script>",
     "<iframe ",
     "<iframe\n",
@@ -128,13 +123,22 @@ const UNSEEN: &[&str] = &[
     "<!doctype",
 ];
 
+/// Colours that hide text in HTML. The definition of a diagram can have them too, e.g. `style A color:#fff` in Mermaid,
+/// so they count only in a text with a style of HTML.
+const COLORS: &[&str] =
+    &["color:white", "color: white", "color:#fff", "color: #fff", "color:transparent"];
+
+/// Tags that give HTML its colours; the attribute `style` does so too.
+const STYLES: &[&str] = &["<style", "<font"];
+
 /// Returns the signs of an attack in a text; `small` is the same text in normalized form.
 pub(super) fn signs(text: &str, small: &str) -> Vec<Sign> {
     let mut signs = Vec::new();
     let mut add = |rule, weight, evidence: &str| {
         signs.push(Sign { rule, group: 0, weight, evidence: evidence.to_owned(), range: None });
     };
-    if let Some(found) = TEMPLATES.iter().find(|word| small.contains(**word)) {
+    let template = TEMPLATES.iter().copied().find(|word| small.contains(*word));
+    if let Some(found) = template.or_else(|| marker(small)) {
         add(Rule::Role, ENOUGH, found);
     }
     if let Some(found) = SHOUTED.iter().find(|word| text.contains(**word)) {
@@ -151,7 +155,9 @@ pub(super) fn signs(text: &str, small: &str) -> Vec<Sign> {
     if let Some(tag) = tag(small) {
         add(Rule::Role, ENOUGH, tag);
     }
-    if let Some(found) = UNSEEN.iter().find(|word| small.contains(**word)) {
+    let is_styled = is_styled(small);
+    let colors = COLORS.iter().filter(|_| is_styled);
+    if let Some(found) = UNSEEN.iter().chain(colors).find(|word| small.contains(**word)) {
         add(Rule::Markup, ENOUGH, found);
     }
     if let Some(comment) = comment(small) {
@@ -192,6 +198,28 @@ fn encoded(text: &str) -> Option<Sign> {
         parts.max_by_key(|(weight, _)| *weight).filter(|(weight, _)| *weight > 0)?;
     let Decoded { text: evidence, range, .. } = part;
     Some(Sign { rule: Rule::Encoded, group: 0, weight, evidence, range: Some(range) })
+}
+
+/// Returns a bracket of the markers of chat templates, e.g. of `<|im_start|>`, if a text contains one. Arrows of
+/// diagrams, e.g. `A <|-- B`, and pipes of languages, e.g. `x |> f`, do not count.
+fn marker(text: &str) -> Option<&'static str> {
+    const AROUND: [char; 11] = ['"', '\'', '(', ')', '[', ']', '{', '}', '*', '/', ':'];
+    let is_word = |c: char| c.is_alphanumeric() || c == '_';
+    let opens = |(at, _): (usize, &str)| {
+        text[at + 2..].trim_start().trim_start_matches(AROUND).starts_with(is_word)
+    };
+    let closes = |(at, _): (usize, &str)| text[..at].ends_with(is_word);
+    if text.match_indices("<|").any(opens) {
+        return Some("<|");
+    }
+    text.match_indices("|>").any(closes).then_some("|>")
+}
+
+/// Returns whether a text has a tag or an attribute that gives HTML its colours.
+fn is_styled(text: &str) -> bool {
+    let is_attribute =
+        |(at, name): (usize, &str)| text[at + name.len()..].trim_start().starts_with('=');
+    STYLES.iter().any(|tag| text.contains(*tag)) || text.match_indices("style").any(is_attribute)
 }
 
 /// Returns whether a sentence looks like a turn in a chat transcript.

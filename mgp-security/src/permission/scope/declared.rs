@@ -21,24 +21,25 @@ pub(super) enum Declared<'a> {
     /// The tool does not declare the value.
     Undeclared,
     /// The value has a schema, or several in combined schemas. All of them count, because it is unknown which one the
-    /// tool applies.
-    Schemas { root: &'a Value, own: Vec<&'a Value> },
+    /// tool applies. `is_declared` is `false` in a member that is declared in other case only, because the tool may
+    /// ignore it.
+    Schemas { root: &'a Value, own: Vec<&'a Value>, is_declared: bool },
 }
 
 impl<'a> Declared<'a> {
     /// Creates the schema of all arguments.
     pub(super) fn of(schema: &'a Value) -> Self {
-        Self::Schemas { root: schema, own: vec![schema] }
+        Self::Schemas { root: schema, own: vec![schema], is_declared: true }
     }
 
     pub(super) fn is_declared(&self) -> bool {
-        !matches!(self, Self::Undeclared)
+        !matches!(self, Self::Undeclared | Self::Schemas { is_declared: false, .. })
     }
 
     /// Returns the kinds of targets that the schema declares with formats, e.g. `uri`, whatever the name of the value.
     pub(super) fn targets(&self) -> Vec<About> {
         let mut found: Vec<About> = Vec::new();
-        let Self::Schemas { root, own } = self else { return found };
+        let Self::Schemas { root, own, .. } = self else { return found };
         CombinedSchemas::of(root).visit_all(own, &mut |schema| {
             let format = schema.get("format").and_then(Value::as_str).unwrap_or_default();
             found.extend(match format.to_ascii_lowercase().as_str() {
@@ -54,18 +55,20 @@ impl<'a> Declared<'a> {
 
     /// Returns the kinds of targets that the schema declares for the names of an object's members (`propertyNames`).
     pub(super) fn name_targets(&self) -> Vec<About> {
-        let Self::Schemas { root, own } = self else { return Vec::new() };
+        let Self::Schemas { root, own, is_declared } = self else { return Vec::new() };
         let root = *root;
         let mut found: Vec<&'a Value> = Vec::new();
         CombinedSchemas::of(root).visit_all(own, &mut |schema| {
             found.extend(schema.get("propertyNames"));
         });
-        Self::Schemas { root, own: found }.targets()
+        Self::Schemas { root, own: found, is_declared: *is_declared }.targets()
     }
 
-    pub(super) fn member(&self, name: &str) -> Self {
-        let Self::Schemas { root, own } = self else { return self.clone() };
-        let root = *root;
+    /// Returns the schema of a member. If the member is declared in other case only, also returns the declared name:
+    /// servers that ignore case, as many in Go and C# do, read the member as the declared one.
+    pub(super) fn member(&self, name: &str) -> (Self, Option<&'a str>) {
+        let Self::Schemas { root, own, is_declared } = self else { return (self.clone(), None) };
+        let (root, is_declared) = (*root, *is_declared);
         let (mut found, mut others): (Vec<&'a Value>, Vec<&'a Value>) = (Vec::new(), Vec::new());
         let (mut lists_members, mut any) = (false, false);
         let mut schemas = CombinedSchemas::of(root);
@@ -82,18 +85,30 @@ impl<'a> Declared<'a> {
             let patterns = patterns.and_then(Value::as_object).into_iter().flat_map(Map::values);
             others.extend(open.chain(patterns).filter(|other| other.is_object()));
         });
+        let is_cut = schemas.is_cut;
         if !found.is_empty() {
-            return Self::Schemas { root, own: found };
+            return (Self::Schemas { root, own: found, is_declared }, None);
         }
-        if !others.is_empty() && !schemas.is_cut {
-            return Self::Schemas { root, own: others };
+        if is_cut {
+            others.clear();
         }
-        if any || schemas.is_cut || !lists_members { Self::Any } else { Self::Undeclared }
+        let read = in_other_case(root, own, name);
+        let known = read.first().map(|(known, _)| known.as_str());
+        others.extend(read.into_iter().map(|(_, schema)| schema));
+        let is_declared = is_declared && known.is_none();
+        let schema = if !others.is_empty() {
+            Self::Schemas { root, own: others, is_declared }
+        } else if is_declared && (any || is_cut || !lists_members) {
+            Self::Any
+        } else {
+            Self::Undeclared
+        };
+        (schema, known)
     }
 
     pub(super) fn item(&self) -> Self {
-        let Self::Schemas { root, own } = self else { return self.clone() };
-        let root = *root;
+        let Self::Schemas { root, own, is_declared } = self else { return self.clone() };
+        let (root, is_declared) = (*root, *is_declared);
         let mut found: Vec<&'a Value> = Vec::new();
         CombinedSchemas::of(root).visit_all(own, &mut |schema| {
             for name in ["items", "prefixItems", "additionalItems", "unevaluatedItems"] {
@@ -107,8 +122,32 @@ impl<'a> Declared<'a> {
                 }
             }
         });
-        if found.is_empty() { Self::Any } else { Self::Schemas { root, own: found } }
+        match (found.is_empty(), is_declared) {
+            (false, _) => Self::Schemas { root, own: found, is_declared },
+            (true, true) => Self::Any,
+            (true, false) => Self::Undeclared,
+        }
     }
+}
+
+/// Returns the declared members whose names equal a name except for the case of letters.
+fn in_other_case<'a>(
+    root: &'a Value,
+    own: &[&'a Value],
+    name: &str,
+) -> Vec<(&'a String, &'a Value)> {
+    let mut found: Vec<(&'a String, &'a Value)> = Vec::new();
+    CombinedSchemas::of(root).visit_all(own, &mut |schema| {
+        let listed = schema.get("properties").and_then(Value::as_object);
+        let members = listed.into_iter().flatten();
+        found.extend(members.filter(|(known, _)| folded(known).eq(folded(name))));
+    });
+    found
+}
+
+/// Returns the letters of a name without their case. Upper case comes first, because `ſ` is then an `s`.
+fn folded(name: &str) -> impl Iterator<Item = char> {
+    name.chars().flat_map(char::to_uppercase).flat_map(char::to_lowercase)
 }
 
 /// A walk through a schema and all schemas that it combines.
@@ -196,6 +235,40 @@ mod tests {
             check_declared(note, limits, decoy, false);
             check_declared(r#"{"type":"object"}"#, limits, decoy, true);
         }
+    }
+
+    /// Servers that ignore the case of names read such an argument as the declared one.
+    #[test]
+    fn an_argument_that_is_declared_in_other_case_is_checked_like_the_declared_one() {
+        let hosts = r#"{"hosts":["a.example"]}"#;
+        let schema = r#"{"properties":{"host":{},"targetHost":{},"x":{"format":"hostname"}}}"#;
+        for name in ["hOst", r"ho\u017ft", "targethost", "targetHOSt", "X"] {
+            for (value, is_inside) in [("b.example", false), ("a.example", true)] {
+                let arguments = format!(r#"{{"host":"a.example","{name}":"{value}"}}"#);
+                check_declared(schema, hosts, &arguments, is_inside);
+            }
+            // The tool may ignore it, so it does not count as the target.
+            let alone = format!(r#"{{"{name}":"a.example"}}"#);
+            check_declared(schema, hosts, &alone, false);
+        }
+        let schema = r#"{"properties":{"host":{},"at":{"properties":{"x":{"format":"hostname"}}},"all":{"items":{"format":"hostname"}}}}"#;
+        for (inner, is_inside) in [("b.example", false), ("a.example", true)] {
+            for other in [format!(r#""At":{{"x":"{inner}"}}"#), format!(r#""ALL":["{inner}"]"#)] {
+                let arguments = format!(r#"{{"host":"a.example",{other}}}"#);
+                check_declared(schema, hosts, &arguments, is_inside);
+                check_declared(schema, hosts, &format!("{{{other}}}"), false);
+            }
+        }
+        let commands = r#"{"commands":["ls"]}"#;
+        let schema = r#"{"properties":{"command":{}}}"#;
+        check_declared(schema, commands, r#"{"command":"ls","cOmmand":"id"}"#, false);
+        let time = r#"{"max_execution_time_ms":9}"#;
+        let schema = r#"{"properties":{"timeoutMs":{}}}"#;
+        check_declared(schema, time, r#"{"timeoutMs":1,"TIMEOUTMS":99}"#, false);
+        let paths = r#"{"paths":["/srv"]}"#;
+        let schema = r#"{"properties":{"path":{},"content":{}}}"#;
+        check_declared(schema, paths, r#"{"path":"/srv/a","pAth":"notes.txt"}"#, false);
+        check_declared(schema, paths, r#"{"path":"/srv/a","Content":"/etc"}"#, true);
     }
 
     #[test]

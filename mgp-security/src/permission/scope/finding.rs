@@ -284,6 +284,13 @@ impl Kinds {
         }
         kinds
     }
+
+    /// Returns the kinds that the name of a member suggests, and also those of the declared name, if it differs.
+    fn of_member(name: &str, known: Option<&str>) -> Self {
+        let kinds = Self::of(name);
+        let Some(known) = known.map(Self::of) else { return kinds };
+        Self { bits: kinds.bits | known.bits, ..known }
+    }
 }
 
 /// Returns the words of a name in lower case: `filePath`, `file_path` and `FILE-PATH2` all become `file`,
@@ -452,7 +459,8 @@ impl Findings {
                 let targets = declared.name_targets();
                 let own = members.iter().fold(0, |bits, (name, _)| bits | Kinds::of(name).bits);
                 for (name, member) in members {
-                    let mut of_name = Kinds::of(name);
+                    let (inner, known) = declared.member(name);
+                    let mut of_name = Kinds::of_member(name, known);
                     if of_name.text != Text::Free {
                         // The kinds of the outer name also apply to the inner values, except kinds that any of the
                         // inner names suggests itself.
@@ -461,16 +469,15 @@ impl Findings {
                     // The names of members are checked, too, because some objects use paths as names.
                     let key = Kinds { text: Text::Key, ..Kinds::default() }.and_declared(&targets);
                     let key = by_shape(name, key);
-                    let declared = declared.member(name);
                     if key.bits != 0 {
                         self.items.push(Item {
                             name: name.clone(),
                             kinds: key,
                             text: Some(name.clone()),
-                            is_declared: declared.is_declared(),
+                            is_declared: inner.is_declared(),
                         });
                     }
-                    self.walk(name, member, of_name, &declared)?;
+                    self.walk(known.unwrap_or(name), member, of_name, &inner)?;
                 }
             }
         }

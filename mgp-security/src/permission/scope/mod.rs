@@ -18,6 +18,7 @@ mod tests;
 
 use mgp_types::mcp;
 use mgp_types::mgp::PermissionScope;
+use serde_json::Value;
 
 use self::declared::Declared;
 use self::finding::{About, Findings};
@@ -26,6 +27,20 @@ pub(crate) use self::like::{is_like, like};
 
 /// A description of the reason why a call is out of scope.
 pub(crate) type Outside = String;
+
+/// Returns whether a tool declares arguments. Assumes so if its definition is not known, or if its schema has keywords
+/// that are not understood here.
+pub(crate) fn takes_arguments(definition: Option<&mcp::Tool>) -> bool {
+    let schema = definition.and_then(|tool| tool.input_schema.as_payload().get::<Value>().ok());
+    let Some(schema) = schema.as_ref().and_then(Value::as_object) else { return true };
+    schema.iter().any(|(word, value)| match word.as_str() {
+        "$schema" | "description" | "title" | "type" => false,
+        "additionalProperties" => *value != Value::Bool(false),
+        "properties" => value.as_object().is_none_or(|members| !members.is_empty()),
+        "required" => value.as_array().is_none_or(|names| !names.is_empty()),
+        _ => true,
+    })
+}
 
 /// Checks that the arguments of a call are within the limits of an approval. If the `definition` of the tool is given,
 /// only arguments that it declares count as naming what the call accesses.

@@ -99,6 +99,7 @@ fn runs(
         tool: "t",
         needed: std::slice::from_ref(&permission),
         arguments: Some(arguments),
+        any_arguments: false,
         definition: None,
         at: at(second),
         is_of_tools: &|_| false,

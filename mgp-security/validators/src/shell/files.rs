@@ -65,7 +65,6 @@ pub(super) fn check(name: &str, args: Args<'_>) -> Result<(), Refusal> {
         "cat" | "tail" | "od" | "xxd" | "strings" | "wc" | "grep" | "sort" | "base64"
         | "md5sum" | "sha256sum" => endless(name, args),
         "chmod" => setuid(args),
-        "find" | "gfind" => find(args),
         "kill" => kill(args),
         _ if args.operands().any(is_device)
             && matches!(name, "cp" | "tee" | "mv" | "pv" | "wipefs" | "parted") =>
@@ -286,19 +285,6 @@ fn setuid(args: Args<'_>) -> Result<(), Refusal> {
         return Err("`chmod` sets the user or group of a program".to_owned());
     }
     Ok(())
-}
-
-fn find(args: Args<'_>) -> Result<(), Refusal> {
-    let acts = |arg: &&str| {
-        let name = arg.strip_prefix('-').unwrap_or_default();
-        name == "delete"
-            || name == "fls"
-            || ["exec", "ok", "fprint"].iter().any(|start| name.starts_with(start))
-    };
-    match args.texts().find(acts) {
-        Some(action) => Err(format!("the action `{action}` of `find` executes, deletes or writes")),
-        None => Ok(()),
-    }
 }
 
 fn kill(args: Args<'_>) -> Result<(), Refusal> {

@@ -5,6 +5,7 @@ mod builds;
 mod environment;
 mod files;
 mod filters;
+mod find;
 mod folder;
 mod frame;
 mod git;

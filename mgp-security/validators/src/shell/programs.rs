@@ -302,6 +302,9 @@ fn container(name: &str, args: Args<'_>, frame: Frame<'_>) -> Result<(), Refusal
         "system" | "volume" | "image" | "builder" | "network" if after.first() == "prune" => {
             Err(format!("`{name} prune` deletes everything unused"))
         }
+        "system" if after.first() == "reset" => {
+            Err(format!("`{name} system reset` deletes everything"))
+        }
         "delete"
             if args.any(&["--all", "-A", "--all-namespaces"])
                 || matches!(after.first(), "ns" | "namespace" | "namespaces" | "node" | "pv") =>

@@ -2,7 +2,7 @@
 
 use super::{
     argv::{Args, Refusal},
-    environment,
+    environment, find,
     frame::Frame,
     judge::judge,
     lex::{Grammar, Word, read},
@@ -310,6 +310,7 @@ const PERF_OPTIONS: &str = "\
 pub(super) fn check(name: &str, args: Args<'_>, frame: Frame<'_>) -> Result<(), Refusal> {
     match name {
         "env" | "genv" => return env(name, args, frame),
+        "find" | "gfind" => return judge_each(find::commands(args)?, frame),
         "command" => {
             let rest = args.after_options(&[]);
             let own = Args(&args.0[..args.0.len() - rest.0.len()]);
@@ -350,17 +351,22 @@ pub(super) fn check(name: &str, args: Args<'_>, frame: Frame<'_>) -> Result<(), 
         all.extend(starts(name, args, runner.options, runner.operands + 1)?);
     }
     if has("parallel sem", name) {
-        for rest in &mut all {
-            let end = rest.texts().position(|arg| arg.starts_with(":::"));
-            // If no command precedes `:::`, each of the arguments after it is a command.
-            if end == Some(0) {
-                let mut commands = rest.texts().filter(|arg| !arg.starts_with(":::"));
-                commands.try_for_each(|command| text(command, frame))?;
-            }
-            rest.0 = &rest.0[..end.unwrap_or(rest.0.len())];
-        }
+        let outer = frame.inner_of(all.len().saturating_sub(1))?;
+        return all.into_iter().try_for_each(|rest| parallel(rest, outer));
     }
     judge_each(all, frame)
+}
+
+/// Checks a command of `parallel`, which joins the words before `:::` to a text that a shell executes.
+fn parallel(rest: Args<'_>, frame: Frame<'_>) -> Result<(), Refusal> {
+    let end = rest.texts().position(|arg| arg.starts_with(":::"));
+    // If no command precedes `:::`, each of the arguments after it is a command.
+    if end == Some(0) {
+        let mut commands = rest.texts().filter(|arg| !arg.starts_with(":::"));
+        return commands.try_for_each(|command| text(command, frame));
+    }
+    let words = without_values(Args(&rest.0[..end.unwrap_or(rest.0.len())]))?;
+    text(&words.texts().collect::<Vec<_>>().join(" "), frame)
 }
 
 /// Checks the command in an option, e.g. `nodemon --exec 'npm test'`, which a shell executes.
@@ -440,13 +446,17 @@ fn judge_each(all: Vec<Args<'_>>, frame: Frame<'_>) -> Result<(), Refusal> {
 
 /// Checks an inner command; `frame` is its context.
 fn inner(rest: Args<'_>, frame: Frame<'_>) -> Result<(), Refusal> {
-    // A number is the value of an option before the command.
+    judge(without_values(rest)?.0, frame)
+}
+
+/// Returns a command without the numbers before it, which are values of options of the outer command.
+fn without_values(rest: Args<'_>) -> Result<Args<'_>, Refusal> {
     let is_number = |text: &&str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     let rest = rest.skip(rest.texts().take_while(is_number).count());
     if rest.first().starts_with('-') {
         return Err(format!("the option `{}` is in the place of a command", rest.first()));
     }
-    judge(rest.0, frame)
+    Ok(rest)
 }
 
 fn env(name: &str, args: Args<'_>, frame: Frame<'_>) -> Result<(), Refusal> {

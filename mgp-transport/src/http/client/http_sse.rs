@@ -43,6 +43,9 @@ const MAX_HELD_BYTES: usize = 1 << 20;
 /// its own connection, so that the cancellation could overtake its request, and have no effect.
 const CANCEL_DELAY: Duration = Duration::from_millis(250);
 
+/// The message for a URL that accepts no GET.
+const NO_GET: &str = "the URL accepts no GET (HTTP 405), so it is not an endpoint of the older HTTP+SSE transport; use streamable HTTP, i.e. `transport = \"http\"`";
+
 /// The reason why a server cannot be used over HTTP+SSE.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -118,8 +121,13 @@ impl EventStream {
         let body = match Answer::new(response) {
             Answer::Events(body) => body,
             Answer::Other(response) => {
-                sender.read_other(*response).await?;
-                return Err(no_stream());
+                // The usual message for status 405 is about a POST, but this request is a GET.
+                let accepts_get = response.status() != StatusCode::METHOD_NOT_ALLOWED;
+                return Err(match sender.read_other(*response).await {
+                    Ok(()) => no_stream(),
+                    Err(refusal) if accepts_get => refusal.into(),
+                    Err(refusal) => refusal.with_message(NO_GET).into(),
+                });
             }
             Answer::Json(_) => return Err(no_stream()),
         };

@@ -41,7 +41,7 @@ impl RequestHeaders<'_> {
             }
             // The body of a notification contains no revision, so the revision in the headers decides.
             if kind == Kind::Notification {
-                return self.check_method(method).map(|()| Era::Modern);
+                return self.check_method(kind, method).map(|()| Era::Modern);
             }
             if method.as_str() == Initialize::METHOD {
                 return Err(Refusal::Mismatch {
@@ -59,13 +59,18 @@ impl RequestHeaders<'_> {
                 body: quoted(&inside),
             });
         }
-        self.check_method(method)?;
+        self.check_method(kind, method)?;
         self.check_name(method, params)?;
         Ok(Era::Modern)
     }
 
-    fn check_method(&self, method: &Method) -> Result<(), Refusal> {
-        check_header("Mcp-Method", self.method, method.as_str(), Presence::Required)
+    fn check_method(&self, kind: Kind, method: &Method) -> Result<(), Refusal> {
+        // MCP requires the header for requests only, and the SDK of TypeScript (2.4) sends notifications without it.
+        // The methods of requests need it in any case, because intermediaries filter them by the header.
+        let is_optional =
+            kind == Kind::Notification && method.as_str().starts_with("notifications/");
+        let presence = if is_optional { Presence::Optional } else { Presence::Required };
+        check_header("Mcp-Method", self.method, method.as_str(), presence)
     }
 
     fn check_name(&self, method: &Method, params: &Params) -> Result<(), Refusal> {
@@ -231,7 +236,12 @@ mod tests {
         let cancels = [modern[0], ("mcp-method", Cancelled::METHOD)];
         let notify = |headers: &[_]| era_of(Kind::Notification, headers, Cancelled::METHOD, "{}");
         assert_eq!(notify(&cancels), Ok(Era::Modern));
-        assert!(notify(&modern).unwrap_err().contains("`Mcp-Method` is missing"));
+        assert_eq!(notify(&modern), Ok(Era::Modern), "a notification may lack the header");
+        let other = notify(&[modern[0], ("mcp-method", Ping::METHOD)]);
+        assert!(other.unwrap_err().contains("`Mcp-Method` is `ping`"));
+        let call = era_of(Kind::Notification, &modern, ToolsCall::METHOD, "{}");
+        assert!(call.unwrap_err().contains("`Mcp-Method` is missing"));
+        check(&modern, Cancelled::METHOD, "", "`Mcp-Method` is missing");
         let odd = r#"{"_meta":{"io.modelcontextprotocol/protocolVersion":7}}"#;
         assert!(era_of(Kind::Request, &[], Ping::METHOD, odd).is_err());
         let escaped = r#"{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026\u002d07-28"}}"#;

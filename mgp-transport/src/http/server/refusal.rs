@@ -54,7 +54,9 @@ pub(super) enum Refusal {
     Version(String),
     #[error("`_meta` lacks `io.modelcontextprotocol/protocolVersion`")]
     NoMeta,
-    #[error("a request without `Mcp-Session-Id` must be `initialize`")]
+    #[error(
+        "a request without `Mcp-Session-Id` must be a POST of `initialize`; HTTP+SSE is not served"
+    )]
     NoSession,
     #[error("the session is unknown or has ended; initialize again")]
     UnknownSession,

@@ -106,6 +106,15 @@ impl<'a> Envelope<'a> {
         self.has_outcome && (!self.has_method || self.method.as_deref() == Some(""))
     }
 
+    /// Returns whether the message has at most an id. From a server, it is an answer without a result, because some
+    /// programs leave out a result that is empty.
+    fn is_empty(&self) -> bool {
+        self.is_version_2 == Some(true)
+            && !self.has_method
+            && !self.has_outcome
+            && self.params.is_none()
+    }
+
     /// Converts the members of a whole message into the message. A notification may have `null` as its params; a
     /// request only if `null_params` permits it.
     pub(super) fn interpret(
@@ -117,6 +126,11 @@ impl<'a> Envelope<'a> {
         let id = raw_id.and_then(read_id);
         if self.is_response() {
             return self.response(line, id, raw_id).map(Parsed::Message);
+        }
+        if null_params == NullParams::Absent && id.is_some() && self.is_empty() {
+            let error = "the peer answered with neither a result nor an error";
+            let outcome = Err(RpcError::internal(error));
+            return Ok(Parsed::Message(Message::Response { id, outcome }));
         }
         let refuse = |why: &str| Err(InvalidMessage::invalid_request(id.clone(), why));
         if self.is_version_2 != Some(true) {
@@ -146,7 +160,7 @@ impl<'a> Envelope<'a> {
                 return refuse("`params` must be an object");
             }
             Some(ParamsSlot::Raw(raw)) => Params::split(method.as_str(), line.slice_ref(raw.get()))
-                .map_err(|error| InvalidMessage { id: id.clone(), error: Some(error) })?,
+                .map_err(|error| InvalidMessage::invalid_request(id.clone(), error.message()))?,
         };
         if !params.is_object_or_none() {
             return refuse("`params` must be an object");

@@ -90,7 +90,37 @@ fn arguments_that_stand_twice_are_refused() {
     let line = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","arguments":{},"arguments":{"b":1}}}"#;
     refused(line, -32600, 1);
     let first = r#"{"params":{"arguments":{},"argument\u0073":{}},"method":"tools/call","id":1,"jsonrpc":"2.0"}"#;
-    assert!(Message::parse(first.into()).is_err());
+    refused(first, -32600, 1);
+}
+
+/// Guards against an earlier fault: servers that ignore the case of names ran the member that no gate had checked.
+#[test]
+fn members_that_differ_from_checked_ones_only_in_case_are_refused() {
+    let line = |method: &str, members: &str| {
+        format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{{{members}}}}}"#)
+    };
+    for members in [
+        r#""name":"a","arguments":{},"Arguments":{"b":1}"#,
+        r#""name":"a","arguments":{},"argument\u017f":{"b":1}"#,
+        r#""name":"a","NAM\u0045":"b","arguments":{}"#,
+        r#""name":"a","_Meta":{}"#,
+        r#""name":"a","requeststate":"b""#,
+    ] {
+        for method in ["tools/call", "prompts/get"] {
+            refused(&line(method, members), -32600, 1);
+        }
+    }
+    refused(&line("resources/read", r#""uri":"a:b","URI":"a:c""#), -32600, 1);
+    let first =
+        r#"{"params":{"name":"a","Name":"b"},"method":"tools/call","id":1,"jsonrpc":"2.0"}"#;
+    refused(first, -32600, 1);
+    for (method, members) in [
+        ("tools/call", r#""name":"a","names":"b","arguments":{"A":1,"a":2,"Name":3}"#),
+        ("resources/read", r#""uri":"a:b","Name":"c""#),
+        ("other/method", r#""name":"a","Name":"b""#),
+    ] {
+        assert!(matches!(parse(&line(method, members)), Message::Request { .. }), "{members}");
+    }
 }
 
 #[test]
@@ -199,6 +229,21 @@ fn a_broken_response_is_never_answered() {
         parse(r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"x"}}"#),
         Message::Response { id: None, outcome: Err(_) }
     ));
+}
+
+/// Guards against an earlier fault: the call that waited for such an answer ended only by its time limit.
+#[test]
+fn an_answer_of_a_server_without_a_result_is_an_error() {
+    let line = r#"{"jsonrpc":"2.0","id":7}"#;
+    let read = Message::parse_server_line(line.into()).unwrap();
+    let Message::Response { id: Some(Id::Number(7)), outcome: Err(error) } = read else {
+        panic!("an error")
+    };
+    assert_eq!(error.message(), "the peer answered with neither a result nor an error");
+    refused(line, -32600, 7);
+    for line in [r#"{"id":7}"#, r#"{"jsonrpc":"2.0"}"#, r#"{"jsonrpc":"2.0","id":7,"params":{}}"#] {
+        assert!(Message::parse_server_line(line.into()).is_err(), "{line}");
+    }
 }
 
 /// Servers in languages whose numbers are floats repeat the id `1` as `1.0`.

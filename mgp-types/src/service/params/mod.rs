@@ -265,7 +265,8 @@ impl Params {
     /// Reads the text of a params value, and splits it into its parts; `null` becomes absent params.
     ///
     /// # Errors
-    /// Returns −32700 if the text is not JSON, `arguments` is repeated, or too many member names contain escapes.
+    /// Returns −32700 if the text is not JSON, `arguments` is repeated, a member differs from one that gates check only
+    /// in the case of letters, or too many member names contain escapes.
     pub fn split(method: &str, text: ByteString) -> Result<Self, RpcError> {
         let mut reader = serde_json::Deserializer::from_str(&text);
         let parts = PartsSeed { text: &text, target: TargetKind::of(method) }

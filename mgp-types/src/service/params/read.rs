@@ -38,6 +38,29 @@ impl PartsSeed<'_> {
     }
 }
 
+/// The members of calls with a target that each peer on the way checks, or replaces with its own.
+const CHECKED_MEMBERS: [&str; 6] =
+    ["_meta", "_mgp", "arguments", "inputResponses", "requestState", "task"];
+
+/// Returns the checked member whose name differs from a name only in the case of letters.
+///
+/// Such a member is refused: a server that ignores case, as many in Go and C# do, would use its value, although the
+/// gates of this process have checked the value of the other member.
+fn known_in_other_case(name: &str, target: TargetKind) -> Option<&'static str> {
+    let of_target = match target {
+        TargetKind::None => return None,
+        TargetKind::Tool | TargetKind::Prompt => "name",
+        TargetKind::Resource => "uri",
+    };
+    let is_other = |known: &&str| name != *known && folded(name).eq(folded(known));
+    CHECKED_MEMBERS.into_iter().chain([of_target]).find(is_other)
+}
+
+/// Returns the letters of a name without their case. Upper case comes first, because `ſ` is then an `s`.
+fn folded(name: &str) -> impl Iterator<Item = char> {
+    name.chars().flat_map(char::to_uppercase).flat_map(char::to_lowercase)
+}
+
 /// Adds a member to a body. A member that directly follows a run of body members extends that run.
 fn push_member<E: de::Error>(
     body: &mut Body,
@@ -112,6 +135,10 @@ impl<'de> de::Visitor<'de> for PartsSeed<'_> {
                         && parts.arguments.replace(span).is_some()
                     {
                         return Err(de::Error::custom("`arguments` is repeated"));
+                    }
+                    if let Some(known) = known_in_other_case(name, target) {
+                        let why = format!("a member differs from `{known}` only in case");
+                        return Err(de::Error::custom(why));
                     }
                     push_member(&mut parts.body, key, span, base, &mut run_open)?;
                     continue;

@@ -145,10 +145,13 @@ const OWN_KINDS: [&str; 23] = [
     "dev.cloto.server_registered",
 ];
 
+/// The event types of the specification that [`EventType::KNOWN`] lacks: an operator's risk for a tool, and the approval
+/// of a server that an agent created.
+const LATER_KINDS: [&str; 2] = ["RISK_LEVEL_OVERRIDE", "TOOL_CREATED_DYNAMIC"];
+
 /// Returns the event types of the specification.
 fn specified_kinds() -> impl Iterator<Item = &'static str> {
-    // `EventType::KNOWN` lacks `TOOL_CREATED_DYNAMIC`, which records the approval of a tool that an agent created.
-    EventType::KNOWN.iter().map(EventType::as_str).chain(["TOOL_CREATED_DYNAMIC"])
+    EventType::KNOWN.iter().map(EventType::as_str).chain(LATER_KINDS)
 }
 
 /// Returns the event types that the log of a kernel can have.

@@ -13,6 +13,7 @@ use super::{Connect, HostArg, HostTarget, read};
 use crate::args::Global;
 use crate::exit::{CliResult, Failure};
 use crate::hosts::KnownHost;
+use crate::output::print_note;
 use crate::state_option::shell_path_or;
 
 /// The entry of mgp in a host's file, and the other servers in the file.
@@ -88,9 +89,9 @@ pub(super) fn entries(
     let mut all: Vec<ServerEntry> =
         own.map(|(name, value)| ServerEntry { project: None, name, value }).collect();
     let projects = ["projects".to_owned()];
-    for (folder, _) in syntax.members(text, &projects).unwrap_or_default() {
-        let path = [&["projects".to_owned(), folder.clone()], table].concat();
-        let own = syntax.members(text, &path).unwrap_or_default().into_iter();
+    for (folder, value) in syntax.members(text, &projects).unwrap_or_default() {
+        // Read the value of the project alone, which is JSON in each syntax: a file can be long and have many projects.
+        let own = Syntax::Json.members(&value, table).unwrap_or_default().into_iter();
         let project = || Some(folder.clone());
         all.extend(own.map(|(name, value)| ServerEntry { project: project(), name, value }));
     }
@@ -116,6 +117,26 @@ pub(super) fn beside(
     Ok(shown.collect())
 }
 
+/// Prints a note if a generic host has a file without servers: the host may not read them where mgp is added.
+pub(super) fn note_other_key(
+    global: &Global,
+    target: &HostTarget,
+    file: &Path,
+    text: Option<&str>,
+) {
+    let top = Syntax::of(file).members(text.unwrap_or_default(), &[]).unwrap_or_default();
+    let has = |key: &str| top.iter().any(|(name, _)| name == key);
+    if target.known().is_none() && !top.is_empty() && !has("mcpServers") && !has("servers") {
+        let file = file.display();
+        print_note(
+            global,
+            &format!(
+                "`{file}` had no `mcpServers`, where mgp is added; a host that reads its servers under another name does not start mgp"
+            ),
+        );
+    }
+}
+
 impl Connect {
     /// Returns the advice on how mgp takes over the servers that the host still starts by itself.
     pub(super) fn advice(&self, file: &Path) -> String {
@@ -134,5 +155,31 @@ impl Connect {
         format!(
             "`mgp import {source} --apply{options}` copies those that mgp does not have yet, `mgp connect {target} --replace{options}` takes them out there"
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "real time is measured")]
+    fn the_servers_of_many_projects_are_read_in_one_pass() {
+        let history = "x".repeat(1000);
+        let project = |number: usize| {
+            format!(r#""/p{number}": {{"history": "{history}", "mcpServers": {{"b": {number}}}}}"#)
+        };
+        let projects: Vec<String> = (0..1000).map(project).collect();
+        let projects = projects.join(",\n");
+        let text = format!(r#"{{"mcpServers": {{"a": 1}}, "projects": {{{projects}}}}}"#);
+        let begin = Instant::now();
+        let all = entries(Syntax::Json, &text, &["mcpServers".to_owned()]).unwrap();
+        assert!(begin.elapsed() < Duration::from_secs(10), "{:?}", begin.elapsed());
+        assert_eq!((all.len(), all[0].name.as_str(), all[0].value.as_str()), (1001, "a", "1"));
+        let last = &all[1000];
+        assert_eq!((last.name.as_str(), last.value.as_str()), ("b", "999"));
+        assert_eq!(last.project.as_deref(), Some("/p999"));
     }
 }

@@ -49,11 +49,14 @@ fn check_others(host: KnownHost, home: &Path) -> Vec<Check> {
 /// Reports an entry that `mgp import` leaves out.
 fn refused(host: &str, file: &Path, error: &ImportError) -> Check {
     let ImportError { name, why, .. } = error;
-    let (why, fix) = match split_remedy(why) {
-        Some((why, fix)) => {
-            (why, fix.replace("then try again", &format!("then run `mgp setup {host}`")))
-        }
-        None => (why.clone(), format!("correct it in `{}`, or remove it", file.display())),
+    let (why, fix) = if let Some((why, fix)) = split_remedy(why) {
+        (why, fix.replace("then try again", &format!("then run `mgp setup {host}`")))
+    } else {
+        let file = file.display();
+        let fix = format!(
+            "leave it there, not governed, or change it in `{file}` and run `mgp setup {host}`"
+        );
+        (why.clone(), fix)
     };
     Check::new("host", Level::Warn, format!("`{name}` of {host} cannot be imported: {why}"))
         .with_fix(fix)

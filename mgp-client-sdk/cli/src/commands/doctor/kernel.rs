@@ -19,6 +19,12 @@ use crate::{control, state};
 /// The remedy if the kernel lacks environment variables that this shell has.
 const VARIABLES_FIX: &str = "the kernel has the variables of the program that started it; a service has only PATH: store each with `mgp secrets set NAME` and write `${keyring:NAME}`; otherwise run `mgp stop`, then start the host, or `mgp serve`, from a shell that has them";
 
+/// The remedy if the kernel does not find a program, which this shell may find.
+const PATH_FIX: &str = "the kernel has the PATH of the program that started it: write the full path of the server's program as `command`, or install it";
+
+/// The remedy with which the kernel reports a program that it does not find.
+const NO_PROGRAM: &str = "install it, or correct `command` or `cwd`";
+
 /// The servers, tools and webhooks of the running kernel; empty if no kernel runs.
 #[derive(Debug, Default)]
 pub(super) struct KernelState {
@@ -44,10 +50,9 @@ impl KernelState {
         let (what, mut fix) = lacks.rsplit_once("; ").unwrap_or((lacks, ""));
         let mut what = format!("in the kernel: {what}");
         if let Some(error) = &server.error {
+            let (error, own) = with_fix(error);
             what = format!("{what}: {error}");
-            if error.contains("is not set") {
-                fix = VARIABLES_FIX;
-            }
+            fix = own.unwrap_or(fix);
         }
         let mut check = Check::new("server", Level::Warn, what);
         check.fix = Some(fix.to_owned()).filter(|fix| !fix.is_empty());
@@ -128,15 +133,25 @@ impl KernelState {
 /// still work in this shell, because the shell has other variables than the kernel.
 fn check_running(server: &KernelServer) -> Option<Check> {
     let error = server.error.as_ref().filter(|_| server.status != ServerState::Connected)?;
+    let (error, own) = with_fix(error);
     let what = format!("in the running kernel it is {}: {error}", server.status.as_str());
     let id = &server.id;
     // Do not advise to check variables for a registered server, because the kernel expands none in its entry.
     let fix = if server.source == "registered" {
         format!("`mgp approvals ls` shows whether it waits; `mgp servers rm {id}` removes it")
     } else {
-        VARIABLES_FIX.to_owned()
+        own.unwrap_or(VARIABLES_FIX).to_owned()
     };
     Some(Check::new("server", Level::Warn, what).with_fix(fix).for_server(id))
+}
+
+/// Returns an error of the kernel that this shell does not have, and its remedy if the variables of the kernel are the
+/// cause. The remedy of the kernel itself is left out if it does not apply.
+fn with_fix(error: &str) -> (&str, Option<&'static str>) {
+    match error.rsplit_once("; ") {
+        Some((error, NO_PROGRAM)) => (error, Some(PATH_FIX)),
+        _ => (error, error.contains("is not set").then_some(VARIABLES_FIX)),
+    }
 }
 
 /// Reads the state of the running kernel; an empty state if no kernel runs.
@@ -239,5 +254,14 @@ mod tests {
         };
         assert!(fix("registered").contains("`mgp servers rm made`"));
         assert_eq!(fix("servers.toml"), VARIABLES_FIX);
+    }
+
+    #[test]
+    fn a_program_that_only_the_shell_finds_gets_the_advice_to_write_its_path() {
+        let error = "program \"uvx\" did not start: not found";
+        assert_eq!(with_fix(&format!("{error}; {NO_PROGRAM}")), (error, Some(PATH_FIX)));
+        let error = "the variable `A` is not set; run `mgp secrets set A`";
+        assert_eq!(with_fix(error), (error, Some(VARIABLES_FIX)));
+        assert_eq!(with_fix("it ended; see its log"), ("it ended; see its log", None));
     }
 }

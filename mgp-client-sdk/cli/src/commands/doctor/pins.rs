@@ -1,11 +1,12 @@
 //! Checks the context budget and pinned tools: each tool must exist, and all together must fit the agent's budget (MGP
 //! §16.7, §16.8).
 
-use mgp_discovery::{Config, ServerConfig};
+use mgp_discovery::Config;
 use mgp_toolindex::{BudgetError, ContextPlan, META_TOKENS, Pins};
 use mgp_types::mgp::ContextBudget;
 use mgp_types::service::Principal;
 
+use super::config::Selected;
 use super::kernel::KernelState;
 use super::report::{Check, Level};
 use super::server::ServerReport;
@@ -38,14 +39,13 @@ enum PinTarget<'a> {
 impl ToolInventory {
     /// Collects the tools that the started servers have listed; for other servers, the tools that the kernel knows.
     pub(super) fn new(
-        servers: &[ServerConfig],
+        selected: &Selected,
         reports: &[ServerReport],
-        broken: &[String],
         running: &KernelState,
     ) -> Self {
-        let mut inventory = Self { tools: Vec::new(), unknown: broken.to_vec() };
+        let mut inventory = Self { tools: Vec::new(), unknown: selected.broken.clone() };
         let mut listed = Vec::new();
-        for (server, report) in servers.iter().zip(reports) {
+        for (server, report) in selected.config.servers.iter().zip(reports) {
             let id = server.id.as_str();
             match &report.listed {
                 Some(tools) => {

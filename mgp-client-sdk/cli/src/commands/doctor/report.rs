@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::server::ServerReport;
 use crate::output::{Cell, Color, Output, Render, plural};
 use crate::state_option;
 
@@ -56,6 +57,25 @@ pub(super) enum Level {
     Warn,
     /// A broken part.
     Fail,
+}
+
+impl Report {
+    /// Puts the `checks` and the reports of the servers together. `broken` counts the configured servers that an error
+    /// of the configuration makes unusable, which have no report.
+    pub(super) fn new(
+        is_started: bool,
+        mut checks: Vec<Check>,
+        servers: Vec<ServerReport>,
+        broken: usize,
+    ) -> Self {
+        let count = servers.len() + broken;
+        let broken = servers.iter().filter(|server| server.is_broken()).count() + broken;
+        let tools = servers.iter().map(|server| server.tools).sum();
+        let tokens = servers.iter().map(|server| server.tokens).sum();
+        checks.extend(servers.into_iter().flat_map(|server| server.checks));
+        let level = checks.iter().map(|check| check.level).max().unwrap_or(Level::Ok);
+        Self { level, is_started, servers: count, broken, tools, tokens, checks }
+    }
 }
 
 impl Level {

@@ -202,8 +202,9 @@ fn flawed_id(flaw: &NameFlaw, server: &ServerConfig) -> Check {
     Check::new("server", Level::Fail, what).with_fix(fix).for_server(server.id.as_str())
 }
 
-/// Returns the remedy if `npx` has installed the server's package incompletely, which no later start repairs. The
-/// server's messages on standard error name the folder of the package.
+/// Returns the remedy if the server's package lacks a module: `npx` has installed the package incompletely, which no
+/// later start repairs, or the package does not fit a newer version of a package that it uses. The server's messages on
+/// standard error name the folder of the package.
 fn incomplete_package(stderr: &str) -> Option<String> {
     let is_missing = ["Cannot find package", "Cannot find module", "ERR_MODULE_NOT_FOUND"]
         .iter()
@@ -214,7 +215,7 @@ fn incomplete_package(stderr: &str) -> Option<String> {
     let hash: String = after.chars().take_while(char::is_ascii_alphanumeric).collect();
     (home.starts_with('/') && !hash.is_empty()).then(|| {
         format!(
-            "its package is installed incompletely: delete {home}/_npx/{hash}, and start it again"
+            "its package is installed incompletely, or does not fit a newer package that it uses: delete {home}/_npx/{hash}, and start it again; if the module is still missing, use another version of the server"
         )
     })
 }
@@ -304,6 +305,7 @@ mod tests {
         assert_eq!(fix, None, "a folder with a blank is not guessed");
         let fix = incomplete_package("Cannot find package 'zod' imported from /home/ada/.npm/_npx/a3241bba/node_modules/x/i.js").unwrap();
         assert!(fix.contains("delete /home/ada/.npm/_npx/a3241bba,"), "{fix}");
+        assert!(fix.contains("use another version of the server"), "{fix}");
         assert_eq!(incomplete_package("Cannot find module './x' in /srv/x.js"), None);
         assert_eq!(incomplete_package("started from /home/ada/.npm/_npx/a3241bba/x"), None);
     }

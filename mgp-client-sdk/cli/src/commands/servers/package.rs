@@ -241,12 +241,16 @@ pub(super) fn how_to_update(server: &ServerConfig) -> Option<String> {
         _ => return None,
     };
     let after = "in the `args` of its entry, then run `mgp reload`";
-    let is_pinned = *package != name && !package.ends_with("@latest");
-    Some(if is_pinned {
-        format!("`{id}` runs `{package}`; to update it, write another version {after}")
-    } else {
+    if package.ends_with("@latest") {
+        return Some(format!(
+            "`{id}` starts the newest version of `{name}` each time, so `mgp servers restart {id}` updates it; for a certain one write `{pinned}` {after}"
+        ));
+    }
+    Some(if *package == name {
         format!(
             "`{id}` runs the copy of `{name}` that {program} has stored; for the newest one {newest}, or for a certain one `{pinned}`, {after}"
         )
+    } else {
+        format!("`{id}` runs `{package}`; to update it, write another version {after}")
     })
 }

@@ -9,7 +9,7 @@ use mgp_discovery::{
     Config, LoadedConfig, Registrations, SecretFile, ServerConfig, Sources, TargetConfig, Trust,
 };
 use mgp_kernel::forget_stored_lists;
-use mgp_security::ServerHoldings;
+use mgp_security::{NameFlaw, ServerHoldings};
 use mgp_toolindex::{Erase, History, HistoryConfig, HistoryScope};
 use mgp_transport::http::Proxy;
 use mgp_types::method::{KernelReload, KernelServers};
@@ -80,7 +80,9 @@ pub(super) async fn run(global: &Global, arg: &ConfiguredServer) -> CliResult {
     if is_in_other_file && !running.as_ref().is_ok_and(|server| server.source == "registered") {
         return in_file;
     }
-    running?;
+    if let Err(unknown) = running {
+        return remove_left(global, arg, unknown).await;
+    }
     let result = client.mgp().discovery_deregister(&DeregisterParams::new(&**id)).await?;
     let end = Instant::now() + REMOVE_TIMEOUT;
     let mut is_there = result.status != RegistrationStatus::Deregistered;
@@ -95,6 +97,26 @@ pub(super) async fn run(global: &Global, arg: &ConfiguredServer) -> CliResult {
         )));
     }
     removed.print(global)
+}
+
+/// Deletes the decisions about a server that the running kernel no longer has, because its entry was deleted by hand.
+/// Fails with `unknown` if none are stored.
+async fn remove_left(global: &Global, arg: &ConfiguredServer, unknown: Failure) -> CliResult {
+    let id = &arg.server;
+    // The decisions about the tools of the kernel itself have a reserved id, and must not be deleted.
+    if NameFlaw::check_server(id, []).is_err() {
+        return Err(unknown);
+    }
+    let db = state::db(global).await?;
+    if !ServerHoldings::read(&db).await?.contains_key(id) {
+        return Err(unknown);
+    }
+    let notes = forget(global, arg, None).await?;
+    // The kernel keeps the decisions if another file has the server, e.g. with `enabled = false`.
+    if ServerHoldings::read(&db).await?.contains_key(id) {
+        return Err(unknown);
+    }
+    ActionReport::new(&**id, "removed").with_notes(notes).print(global)
 }
 
 /// Returns a note about the stored secrets that `mgp servers add` names after a server. They stay, because other entries

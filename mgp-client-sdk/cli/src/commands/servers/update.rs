@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use mgp_discovery::import::{Answers, Entry, PublishedServer};
 use mgp_discovery::{Config, ServerConfig, TargetConfig, changes_code};
 use mgp_types::method::KernelServersStart;
@@ -33,6 +34,9 @@ use crate::{control, prompt};
 
 /// The time that the command waits for an updated server to start and to list its tools.
 const START_TIMEOUT: Duration = Duration::from_mins(2);
+
+/// The number of servers whose newest versions are looked up at a time.
+const MAX_LOOKUPS: usize = 4;
 
 /// `mgp servers update`.
 #[derive(Clone, Debug, Args)]
@@ -82,7 +86,6 @@ struct ServerUpdate {
     /// The changes that the other version brings, or the reason why the server cannot be updated.
     changes: Vec<String>,
     /// Tools whose definitions changed and wait for a decision.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     waiting: Vec<String>,
     /// `true` if the server came from a bundle, so no registry has its other versions.
     #[serde(skip)]
@@ -157,28 +160,10 @@ pub(super) async fn run(global: &Global, update: &Update) -> CliResult {
     let wanted = |server: &&ServerConfig| {
         update.servers.is_empty() || update.servers.iter().any(|id| server.id.as_str() == id)
     };
-    let mut plans = Vec::new();
-    for server in config.servers.iter().filter(wanted) {
-        let Some((name, version)) =
-            server.published.as_deref().and_then(|one| one.rsplit_once('@'))
-        else {
-            let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
-            let folder = folder.unwrap_or(Path::new("."));
-            plans.extend(plan_package(global, update, server, folder).await?);
-            continue;
-        };
-        plans.push(match &update.bundle {
-            Some(bundle) => {
-                plan_bundle(global, server, (name, version), BundleFile::open(bundle)?)?
-            }
-            None if is_bundle(server, name) && update.servers.is_empty() => continue,
-            None if is_bundle(server, name) => {
-                let why = "came from a bundle; give the new one with --bundle FILE";
-                return Err(Failure::failed(format!("`{}` {why}", server.id)));
-            }
-            None => plan_published(global, update, server, (name, version)).await?,
-        });
-    }
+    let lookups =
+        config.servers.iter().filter(wanted).map(|server| plan(global, update, &file, server));
+    let plans: Vec<_> = stream::iter(lookups).buffered(MAX_LOOKUPS).try_collect().await?;
+    let mut plans: Vec<_> = plans.into_iter().flatten().collect();
     let is_change = plans.iter().any(|plan| plan.report.status == "newer");
     if is_change && !update.check {
         confirm(global, update, &plans)?;
@@ -259,6 +244,31 @@ impl PlannedUpdate {
     fn fail(mut self, why: impl Into<String>) -> Self {
         self.report.fail(why.into());
         self
+    }
+}
+
+/// Plans the update of a server; `None` if the command does not update it.
+async fn plan(
+    global: &Global,
+    update: &Update,
+    file: &Path,
+    server: &ServerConfig,
+) -> CliResult<Option<PlannedUpdate>> {
+    let Some((name, version)) = server.published.as_deref().and_then(|one| one.rsplit_once('@'))
+    else {
+        let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
+        return plan_package(global, update, server, folder.unwrap_or(Path::new("."))).await;
+    };
+    match &update.bundle {
+        Some(bundle) => {
+            plan_bundle(global, server, (name, version), BundleFile::open(bundle)?).map(Some)
+        }
+        None if is_bundle(server, name) && update.servers.is_empty() => Ok(None),
+        None if is_bundle(server, name) => {
+            let why = "came from a bundle; give the new one with --bundle FILE";
+            Err(Failure::failed(format!("`{}` {why}", server.id)))
+        }
+        None => plan_published(global, update, server, (name, version)).await.map(Some),
     }
 }
 

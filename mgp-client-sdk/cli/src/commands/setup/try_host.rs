@@ -197,7 +197,8 @@ pub(crate) async fn run(try_host: &TryHost) -> CliResult {
     let Some((command, args)) = mgp_command(host.format(), &file)? else {
         return Err(Failure::failed(format!("`{}` does not start mgp", file.display())));
     };
-    let command = ChildCommand::new(command).args(args).on_stderr(print_stderr);
+    // A kernel that this starts serves the hosts that are started next, so it gets all variables of this shell.
+    let command = ChildCommand::new(command).args(args).inherit_env(["*"]).on_stderr(print_stderr);
     let client = Client::builder("mgp-setup", env!("CARGO_PKG_VERSION"))
         // Offer no tool discovery of MGP, like most hosts: so the list has the tools of all servers.
         .limit_extensions(ExtensionSet::STANDARD.without(Extension::ToolDiscovery))

@@ -134,6 +134,8 @@ fn a_published_server_is_added_updated_and_removed() {
     let newer = run(&home, &with(&["servers", "update", "--check"]));
     assert!(newer.out.starts_with("newer desk  1.0.0 → 1.1.0"), "{newer:?}");
     assert!(newer.out.contains("runs @acme/desk@1.1.0 instead of @acme/desk@1.0.0"), "{newer:?}");
+    let check = ["servers", "update", "--check", "--registry", &place.url];
+    assert_eq!(home.json("servers-update", &check)[0]["status"], "newer");
     let failed = run(&home, &with(&["servers", "update", "desk", "--version", "9.9.9", "--yes"]));
     assert!(failed.code == Some(1) && failed.out.starts_with("failed desk"), "{failed:?}");
     assert!(failed.err.contains("1 server could not be updated"), "{failed:?}");
@@ -351,6 +353,16 @@ fn a_package_with_a_version_is_updated_to_the_newest_or_a_named_one_and_others_b
         [("'@acme/files@1.2.0'", "\"@acme/files@1.3.0\""), ("mcp-git==2.0", "mcp-git==2.2")];
     let expected = expected.iter().fold(text.to_owned(), |all, (from, to)| all.replace(from, to));
     assert_eq!(after.replace('"', "'"), expected.replace('"', "'"));
+}
+
+#[test]
+fn a_package_whose_newest_version_is_started_needs_only_a_restart() {
+    let home = Home::new();
+    let server = "[[servers]]\nid = 'tag'\ncommand = 'npx'\nargs = ['-y', '@acme/tag@latest']\n";
+    home.write(".config/mgp/servers.toml", server);
+    let check = run(&home, &["servers", "update", "--check"].map(str::to_owned));
+    assert_eq!(check.code, Some(0), "{check:?}");
+    assert!(check.err.contains("so `mgp servers restart tag` updates it"), "{check:?}");
 }
 
 #[test]

@@ -129,7 +129,9 @@ async fn unknown_types_results_and_severities_are_refused_with_the_known_ones() 
         assert_eq!(error.code().0, -32602, "{event_type:?} {result:?}: {error}");
         assert!(error.to_string().contains(known), "{error}");
     }
-    for event_type in ["TOOL_BLOCKED", "TOOL_CREATED_DYNAMIC", "com.example.custom_event"] {
+    for event_type in
+        ["TOOL_BLOCKED", "RISK_LEVEL_OVERRIDE", "TOOL_CREATED_DYNAMIC", "com.example.custom_event"]
+    {
         assert!(query(Some(event_type), Some("DENIED")).await.is_ok(), "{event_type}");
     }
     let mut params = KernelEventsParams::new();

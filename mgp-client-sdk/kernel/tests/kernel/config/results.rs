@@ -86,7 +86,7 @@ async fn serve_texts() -> script::Server {
 }
 
 #[tokio::test]
-async fn structured_content_that_cannot_be_read_does_not_reach_a_host() {
+async fn structured_content_that_does_not_fit_or_cannot_be_read_does_not_reach_a_host() {
     let server = serve_texts().await;
     let world = world(&server).await;
     let ann = world.agent("ann").await;
@@ -100,6 +100,8 @@ async fn structured_content_that_cannot_be_read_does_not_reach_a_host() {
         ann.call("say").arg("q", &q).await.unwrap();
     }
     for members in [
+        r#""structuredContent":{"a":"x"}"#,
+        r#""structuredContent":["x"]"#,
         r#""structuredContent":{"a":1},"structuredContent":{"a":"x"}"#,
         r#""structuredContent":{"a":"x"},"isError":true,"isError":false"#,
         r#""structuredContent":{"a":"x"},"isError":"no""#,

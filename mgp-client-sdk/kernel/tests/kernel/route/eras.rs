@@ -8,10 +8,14 @@ use mgp_kernel::Kernel;
 use mgp_server_sdk::prelude::*;
 use mgp_server_sdk::{ContextExt, Resource};
 use mgp_types::mcp::{Era, ResourceUpdatedParams};
-use mgp_types::method::{Request as _, ResourcesSubscribe, ResourcesUpdated};
+use mgp_types::method::{Request as _, ResourcesSubscribe, ResourcesUpdated, ToolsList};
 use mgp_types::service::{Call, Reply, Stack, around, mock};
+use mgp_types::{Payload, RawObject};
+use serde_json::{Value, json};
 
-use super::world::{Guest, PAIRS, answering, host, host_of, kernel_with, limit_era, open, until};
+use super::world::{
+    Guest, PAIRS, answering, host, host_of, kernel_with, limit_era, open, until, wait_for_tools,
+};
 
 const TOOLS: [&str; 4] = ["form", "era", "asks", "touch"];
 
@@ -43,6 +47,46 @@ fn apart() -> Server {
     });
     let news = Resource::text("test://news", "news", "none");
     server.tool(form).tool(era).tool(asks).tool(touch).resource(news)
+}
+
+/// Returns a server whose tool `touch` has structured content that is not an object. Legacy peers receive that, and its
+/// schema, as the member `result` of an object, as from the SDK of TypeScript. A call of `asks` adds a tool.
+fn wrapping() -> Server {
+    async fn numbers() -> CallToolResult {
+        let mut result = CallToolResult::new(Vec::new());
+        result.structured_content = Some(Payload::from_trusted("[1,2]"));
+        result
+    }
+    let wraps = around(|call: Call, inner: Stack| async move {
+        let is_legacy = call.cx().caller.era == Era::Legacy;
+        let is_list = is_legacy && call.is::<ToolsList>();
+        let is_touch = is_legacy && call.tool().is_some_and(|tool| tool.name == "touch");
+        let reply = inner.send(call).await?;
+        if !is_list && !is_touch {
+            return Ok(reply);
+        }
+        let mut result: Value = reply.get()?;
+        if is_touch {
+            result["structuredContent"] = json!({ "result": [1, 2] });
+        }
+        let tools = result.get_mut("tools").and_then(Value::as_array_mut);
+        for tool in tools.into_iter().flatten().filter(|tool| tool["name"] == "touch") {
+            let properties = json!({ "result": { "type": "array" } });
+            let required = json!(["result"]);
+            tool["outputSchema"] =
+                json!({ "type": "object", "properties": properties, "required": required });
+        }
+        Reply::of(&result)
+    });
+    let server = apart();
+    let tools = server.tools();
+    let adds = Tool::new("asks", "Adds a tool", move || {
+        tools.add(Tool::new("late", "Nothing", || async { "done" }));
+        async { "done" }
+    });
+    let schema = RawObject::of(&json!({ "type": "array" })).unwrap();
+    let touch = Tool::new("touch", "Lists numbers", numbers).output_schema(schema);
+    server.replace(touch).replace(adds).layer(wraps)
 }
 
 /// Starts a kernel with a server; also returns the number of times that the server was started.
@@ -80,6 +124,29 @@ async fn a_legacy_host_is_not_cut_off_from_a_server_that_asks_in_the_legacy_era_
     assert!(legacy.call("form").await.is_err(), "and no call starts one");
     kernel.start_server(&"a".into()).await;
     assert_eq!(text(&legacy, "form").await, "Ann");
+}
+
+#[tokio::test]
+async fn the_form_of_structured_content_in_the_legacy_era_is_no_change_of_the_tool() {
+    let (kernel, _) = world(wrapping).await;
+    let modern = host(&kernel, "bob", answering(Era::Modern)).await;
+    let legacy = host(&kernel, "ann", answering(Era::Legacy)).await;
+    let content = async |host: &Client| {
+        let result = host.call("touch").await.unwrap();
+        result.structured_content.map(|content| content.as_str().to_owned())
+    };
+    for is_read_in_legacy_session in [false, true] {
+        if is_read_in_legacy_session {
+            assert_eq!(text(&legacy, "asks").await, "done");
+            wait_for_tools(&kernel, "a", TOOLS.len() + 1).await;
+        }
+        assert_eq!(content(&legacy).await.as_deref(), Some(r#"{"result":[1,2]}"#));
+        assert_eq!(content(&modern).await.as_deref(), Some("[1,2]"));
+        let tools = modern.tools().await.unwrap();
+        let touch = tools.iter().find(|tool| tool.name == "touch").unwrap();
+        let schema = touch.output_schema.as_ref().unwrap().as_payload();
+        assert_eq!(schema.as_str(), r#"{"type":"array"}"#);
+    }
 }
 
 #[tokio::test]

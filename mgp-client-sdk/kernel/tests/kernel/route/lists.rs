@@ -13,7 +13,7 @@ use mgp_types::mcp::{
     PromptMessage, PromptReference, ResourceReference, Revision, Role,
 };
 use mgp_types::method::Initialize;
-use mgp_types::mgp::{AccessGrantParams, ServerState};
+use mgp_types::mgp::{AccessGrantParams, DiscoverToolsParams, ServerState};
 use mgp_types::service::{Call, Context, Outlet, OutletItem, Reply, Stack, around};
 use mgp_types::{ErrorCode, Payload};
 use schemars::JsonSchema;
@@ -121,8 +121,8 @@ async fn an_entry_of_two_servers_has_two_names_that_lead_back() {
 }
 
 #[tokio::test]
-async fn a_server_of_the_first_revision_completes_without_declaring_it() {
-    fn first() -> Server {
+async fn a_server_of_the_first_two_revisions_completes_without_declaring_it() {
+    fn early(revision: &Revision) -> Server {
         let server =
             weather(Era::Legacy, "rain").around(around(|call: Call, inner: Stack| async move {
                 let is_handshake = call.is::<Initialize>();
@@ -134,15 +134,19 @@ async fn a_server_of_the_first_revision_completes_without_declaring_it() {
                 result.capabilities.completions = None;
                 Reply::of(&result)
             }));
-        server.offer(|offer| offer.revisions.retain(|one: &Revision| *one == Revision::V2024_11_05))
+        server.offer(|offer| offer.revisions.retain(|one: &Revision| one == revision))
     }
-    let kernel = build(Kernel::builder().local_with("rain", open(&[]), first)).await;
-    let host = host(&kernel, "ann", host_of(Era::Legacy)).await;
-    until("it is listed", || async { host.resources().await.unwrap().len() == 2 }).await;
-    let reference = CompleteReference::Prompt(PromptReference::new("plan"));
-    let proposed = host.complete(reference, "city", "B", NO_ARGUMENTS).await.unwrap();
-    assert_eq!(proposed.values, ["Bern", "Bonn"]);
-    kernel.stop().await;
+    for revision in [Revision::V2024_11_05, Revision::V2025_03_26] {
+        let spoken = revision.clone();
+        let builder = Kernel::builder().local_with("rain", open(&[]), move || early(&spoken));
+        let kernel = build(builder).await;
+        let host = host(&kernel, "ann", host_of(Era::Legacy)).await;
+        until("it is listed", || async { host.resources().await.unwrap().len() == 2 }).await;
+        let reference = CompleteReference::Prompt(PromptReference::new("plan"));
+        let proposed = host.complete(reference, "city", "B", NO_ARGUMENTS).await.unwrap();
+        assert_eq!(proposed.values, ["Bern", "Bonn"], "{revision}");
+        kernel.stop().await;
+    }
 }
 
 #[tokio::test]
@@ -379,6 +383,22 @@ async fn the_first_request_of_a_host_waits_for_new_servers() {
         }
         kernel.stop().await;
     }
+}
+
+/// Regression test: the time limit of searches, 2 s, ended those that waited for a server that starts slowly.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_search_by_its_method_waits_for_new_servers_too() {
+    let slow = || {
+        std::thread::sleep(std::time::Duration::from_millis(2_500));
+        weather(Era::Modern, "rain").tool(Tool::new("look", "Looks out", || async { "rain" }))
+    };
+    let kernel = build(Kernel::builder().local_with("rain", open(&["look"]), slow)).await;
+    let host = host(&kernel, "ann", host_of(Era::Modern)).await;
+    let mut params = DiscoverToolsParams::new();
+    params.query = Some("look out".to_owned());
+    let found = host.mgp().tools_discover(&params).await.unwrap();
+    assert_eq!(found.tools[0].name, "look");
+    kernel.stop().await;
 }
 
 /// Regression test: the kernel treated an agent with access to single tools like one without access, until the server

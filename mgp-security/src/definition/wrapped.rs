@@ -1,0 +1,140 @@
+//! Comparison of definitions whose output schemas have the forms of the two eras.
+//!
+//! Before 2026-07-28, an output schema had to describe an object. Some SDKs that serve both eras, e.g. that of
+//! TypeScript, list any other schema to legacy peers as the schema of the member `result` of an object.
+
+use mgp_types::Payload;
+use serde_json::Value;
+
+/// The place of the inner schema, with which its references to itself begin in the outer schema.
+const INNER: &str = "#/properties/result";
+
+/// Returns whether two definitions are equal, except that one of them has the output schema of the other within the
+/// schema of an object.
+pub(super) fn differ_only_in_wrapping(one: &Payload, other: &Payload) -> bool {
+    // Most changed definitions have no such schema, so they need not be parsed.
+    let may_wrap = |definition: &Payload| definition.as_str().contains(r#""required":["result"]"#);
+    if !may_wrap(one) && !may_wrap(other) {
+        return false;
+    }
+    let (Ok(mut one), Ok(mut other)) = (one.get::<Value>(), other.get::<Value>()) else {
+        return false;
+    };
+    match (take_output_schema(&mut one), take_output_schema(&mut other)) {
+        (Some(left), Some(right)) => one == other && (wraps(&left, &right) || wraps(&right, &left)),
+        _ => false,
+    }
+}
+
+fn take_output_schema(definition: &mut Value) -> Option<Value> {
+    definition.as_object_mut()?.remove("outputSchema")
+}
+
+/// Returns whether `outer` is the schema of an object with the only member `result`, whose schema is `inner`.
+fn wraps(outer: &Value, inner: &Value) -> bool {
+    let describes_object =
+        |schema: &Value| schema.get("type").and_then(Value::as_str) == Some("object");
+    let is_expected = |(name, member): (&String, &Value)| match name.as_str() {
+        "type" => true,
+        "$schema" => inner.get("$schema") == Some(member),
+        "required" => member.as_array().is_some_and(|names| *names == ["result"]),
+        "properties" => member.as_object().is_some_and(|properties| {
+            properties.len() == 1
+                && properties.get("result").is_some_and(|result| is_moved(inner, result))
+        }),
+        _ => false,
+    };
+    describes_object(outer)
+        && !describes_object(inner)
+        && outer.get("properties").is_some()
+        && outer.as_object().is_some_and(|members| members.iter().all(is_expected))
+}
+
+/// Returns whether `moved` is a schema whose references to itself, and nothing else, were changed for the place
+/// [`INNER`].
+fn is_moved(schema: &Value, moved: &Value) -> bool {
+    match (schema, moved) {
+        (Value::Object(schema), Value::Object(moved)) => {
+            let is_member_moved = |(name, member): (&String, &Value)| {
+                moved.get(name).is_some_and(|other| {
+                    is_moved(member, other) || is_moved_reference(name, member, other)
+                })
+            };
+            schema.len() == moved.len() && schema.iter().all(is_member_moved)
+        }
+        (Value::Array(schema), Value::Array(moved)) => {
+            let mut pairs = schema.iter().zip(moved);
+            schema.len() == moved.len() && pairs.all(|(one, other)| is_moved(one, other))
+        }
+        _ => schema == moved,
+    }
+}
+
+fn is_moved_reference(name: &str, reference: &Value, moved: &Value) -> bool {
+    let (Some(reference), Some(moved)) = (reference.as_str(), moved.as_str()) else { return false };
+    let (before, after) = (reference.strip_prefix('#'), moved.strip_prefix(INNER));
+    matches!(name, "$ref" | "$dynamicRef") && before.is_some() && before == after
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns whether a tool stays the same if its output schema is replaced by another one.
+    fn is_same(one: &str, other: &str) -> bool {
+        let tool = |schema: &str| {
+            Payload::parse(format!(r#"{{"name":"read","outputSchema":{schema}}}"#)).unwrap()
+        };
+        let (one, other) = (tool(one), tool(other));
+        let is_same = differ_only_in_wrapping(&one, &other);
+        assert_eq!(differ_only_in_wrapping(&other, &one), is_same);
+        is_same
+    }
+
+    /// Returns the schema of an object with the member `result`, and with more members of the schema.
+    fn object(result: &str, more: &str) -> String {
+        format!(
+            r#"{{{more}"properties":{{"result":{result}}},"required":["result"],"type":"object"}}"#
+        )
+    }
+
+    #[test]
+    fn the_form_of_the_legacy_era_is_no_change() {
+        for schema in [
+            r#"{"items":{"type":"number"},"type":"array"}"#,
+            r#"{"type":"string"}"#,
+            r#"{"anyOf":[{"type":"object"},{"type":"null"}]}"#,
+        ] {
+            assert!(is_same(schema, &object(schema, "")), "{schema}");
+        }
+        let recursive = r##"{"items":{"$ref":"#"},"prefixItems":[{"$ref":"#/$defs/a"}]}"##;
+        let moved = recursive.replace('#', INNER);
+        assert!(is_same(recursive, &object(&moved, "")));
+        let dialect = r#"{"$schema":"a","type":"array"}"#;
+        assert!(is_same(dialect, &object(dialect, r#""$schema":"a","#)));
+    }
+
+    #[test]
+    fn every_other_difference_is_a_change() {
+        let array = r#"{"type":"array"}"#;
+        for other in [
+            array.to_owned(),
+            object(r#"{"type":"string"}"#, ""),
+            object(r#"{"description":"x","type":"array"}"#, ""),
+            object(array, r#""description":"x","#),
+            object(array, r#""$schema":"x","#),
+            object(array, "").replace("properties", "patternProperties"),
+            object(array, "").replace(r#"["result"]"#, r#"["result","x"]"#),
+            object(&format!(r#"{array},"x":{array}"#), ""),
+        ] {
+            assert!(!is_same(array, &other), "{other}");
+        }
+        let nested = object(array, "");
+        assert!(!is_same(&nested, &object(&nested, "")), "it is an object in both eras");
+        let named = |name: &str| {
+            let schema = object(array, "");
+            Payload::parse(format!(r#"{{"name":"{name}","outputSchema":{schema}}}"#)).unwrap()
+        };
+        assert!(!differ_only_in_wrapping(&named("a"), &named("b")));
+    }
+}

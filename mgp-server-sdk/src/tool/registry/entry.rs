@@ -1,0 +1,70 @@
+//! A registered tool, with what each call needs from its definition.
+
+use std::sync::Arc;
+
+use mgp_types::RpcError;
+use mgp_types::mcp::{self, Era, TaskSupport};
+use mgp_types::mgp::Permission;
+use mgp_types::proposal::MediaSignature;
+use mgp_types::service::{Call, HeaderParams, HeaderPlan, Stack};
+
+use super::super::{SchemaStyle, Tool, definition_check};
+
+/// A registered tool.
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    pub(super) tool: Arc<Tool>,
+    pub(super) definition: Arc<mcp::Tool>,
+    /// The permissions that a call needs, by their standard names.
+    pub(super) permissions: Arc<[Permission]>,
+    /// The arguments that HTTP callers must repeat in headers.
+    pub(super) headers: HeaderPlan,
+    /// The declared maximum size of the input, in bytes.
+    pub(super) max_input: Option<u64>,
+    /// The tool with its own layers around it; `None` if it has no layers.
+    pub(super) wrapped: Option<Stack>,
+    pub(super) is_enabled: bool,
+}
+
+impl Entry {
+    pub(super) fn new(mut tool: Tool, style: SchemaStyle, is_enabled: bool) -> Arc<Self> {
+        if tool.style.is_none() && style != SchemaStyle::default() {
+            tool.write_schemas(style);
+        }
+        let mut definition = tool.definition.clone();
+        mgp_security::derive_hints(&mut definition);
+        let permissions = definition_check::permissions(&definition).into();
+        // The headers are valid, because `check` has refused any tool whose header annotations cannot be parsed.
+        let headers = HeaderPlan::of(&definition.input_schema).unwrap_or_default();
+        let max_input =
+            MediaSignature::of(&definition).and_then(|media| media.max_input_size_bytes);
+        let (tool, definition) = (Arc::new(tool), Arc::new(definition));
+        let wrapped = tool.layers.wrap(&tool, &definition);
+        Arc::new(Self { tool, definition, permissions, headers, max_input, wrapped, is_enabled })
+    }
+
+    /// Checks that the headers of a call that repeat arguments are equal to them, because a proxy might route by these
+    /// headers.
+    pub(super) fn check_headers(&self, call: &Call) -> Result<(), RpcError> {
+        let cx = call.cx();
+        if cx.caller.era == Era::Modern
+            && let Some(headers) = cx.extensions.get::<HeaderParams>()
+        {
+            let arguments = call.tool().and_then(|tool| tool.arguments);
+            self.headers.check(arguments.unwrap_or("{}"), headers)?;
+        }
+        Ok(())
+    }
+
+    /// Returns the task support that the definition declares. Default: forbidden.
+    pub(super) fn task_support(&self) -> TaskSupport {
+        let execution = self.definition.execution.as_ref();
+        execution
+            .and_then(|execution| execution.task_support.clone())
+            .unwrap_or(TaskSupport::Forbidden)
+    }
+
+    pub(super) fn is_typed(&self) -> bool {
+        self.definition.output_schema.is_some()
+    }
+}
