@@ -14,6 +14,8 @@ use mgp_types::service::AuditError;
 use mgp_types::{ErrorCode, Recovery, RpcError};
 use serde::Deserialize;
 
+use crate::wire::is_openable;
+
 /// A failed connection, call or tool.
 ///
 /// ```
@@ -151,7 +153,8 @@ impl Error {
         self.recovery()?.retry_after_ms.map(Duration::from_millis)
     }
 
-    /// Returns the pages that the user must visit before the call can succeed (−32042, revision 2025-11-25).
+    /// Returns the pages that the user must visit before the call can succeed (−32042, revision 2025-11-25), without
+    /// those that are neither at `https` nor, on this machine, at `http`.
     ///
     /// Repeat the call once the hook [`ClientBuilder::on_elicitation_complete`] has been called for each of them.
     ///
@@ -162,7 +165,8 @@ impl Error {
         let required =
             error.as_data().filter(|_| error.code() == ErrorCode::URL_ELICITATION_REQUIRED);
         let data = required.and_then(|data| data.get::<UrlElicitationRequiredData>().ok());
-        data.map_or_else(Vec::new, |data| data.elicitations)
+        let pages = data.map_or_else(Vec::new, |data| data.elicitations);
+        pages.into_iter().filter(is_openable).collect()
     }
 
     /// Returns the result of a tool that failed.

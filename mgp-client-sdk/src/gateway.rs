@@ -7,7 +7,7 @@
 //! - [`AuthorizationFailed`] is the cause of the error if no credentials could be obtained for a start or a call.
 //! - [`limit_time`] gives a call its own time limits.
 //! - [`AwaitLegacyTask`] makes a [`Hop`](crate::Hop) wait for the task of a legacy server; [`await_tasks`] waits for
-//!   tasks inside a layer.
+//!   tasks inside a layer, and [`awaits_task`] finds the calls for which it would.
 //! - [`on_connection`] prepares a connection before calls are made on it, e.g. subscribes to its events.
 //! - [`share_probe_failure`] shares whether a program fails at the probe of its era, e.g. with a later process.
 //! - [`WeakClient`] distinguishes two connections to one server without keeping either alive.
@@ -31,7 +31,7 @@ use crate::error::Error;
 use crate::events::{EventSink, ServerEvent, open};
 use crate::supervised::SupervisedClient;
 pub use crate::supervised::{AuthorizationFailed, HttpTransport, ServerTarget};
-pub use crate::tool_router::{AwaitLegacyTask, await_tasks};
+pub use crate::tool_router::{AwaitLegacyTask, await_tasks, awaits_task};
 use crate::wire::{CallbackHandler, CallerAnswers, FindCaller, TimeLimits};
 
 /// Creates a supervised client that determines its target again at each start.

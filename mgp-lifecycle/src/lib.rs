@@ -30,10 +30,10 @@ pub use drain::{Drain, DrainConfig, DrainLayer, DrainService, ProcessOwner, Rema
 pub use error::LifecycleError;
 pub use fleet::Fleet;
 pub use handshake::{
-    AcceptsTask, Answerer, ClientOffer, ConnectConfig, ConnectDecision, ConnectError, ConnectGate,
-    EraChoice, Handshake, HandshakeLayer, HandshakeState, MgpOffer, PermissionFlow, Phase,
-    ProposalLayer, ProposalService, RequestMetaLayer, RequestMetaService, ServerOffer,
-    UngrantedPolicy, connect,
+    AcceptsRequiredTask, AcceptsTask, Answerer, ClientOffer, ConnectConfig, ConnectDecision,
+    ConnectError, ConnectGate, EraChoice, Handshake, HandshakeLayer, HandshakeState, MgpOffer,
+    PermissionFlow, Phase, ProposalLayer, ProposalService, RequestMetaLayer, RequestMetaService,
+    ServerOffer, UngrantedPolicy, connect, requires_task, serves_tasks,
 };
 pub use health::{
     CheckResult, Health, HealthChange, HealthConfig, HealthLayer, HealthMonitor, HealthReason,

@@ -21,6 +21,7 @@ pub mod dialect;
 mod frontmatter;
 mod hex;
 mod hidden;
+mod letter_case;
 mod macros;
 pub mod mcp;
 pub mod method;
@@ -55,6 +56,7 @@ pub use clip::clip;
 pub use frontmatter::{FrontmatterError, frontmatter};
 pub use hex::{from_hex, push_hex, to_hex};
 pub use hidden::{escape_hidden, is_hidden};
+pub use letter_case::differs_only_in_case;
 #[cfg(feature = "private-file")]
 pub use private_file::{FileLock, PrivateFile, PrivateFileError, backup_paths};
 #[cfg(feature = "service")]

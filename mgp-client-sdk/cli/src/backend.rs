@@ -12,7 +12,8 @@ use mgp_security::{
 };
 use mgp_types::method::{
     KernelApprovals, KernelApprovalsApprove, KernelApprovalsDeny, KernelPermissions,
-    KernelPermissionsApprove, KernelPermissionsDeny, KernelPermissionsRevoke,
+    KernelPermissionsApprove, KernelPermissionsDeny, KernelPermissionsReset,
+    KernelPermissionsRevoke,
 };
 use mgp_types::mgp::{
     AccessGrantParams, AccessGrantResult, AccessQueryParams, AccessQueryResult, AccessRevokeParams,
@@ -252,6 +253,7 @@ impl Backend {
             PermissionDecision::Revoke => {
                 client.request::<KernelPermissionsRevoke>(&params).await?
             }
+            PermissionDecision::Reset => client.request::<KernelPermissionsReset>(&params).await?,
         };
         Ok(changed.permissions.len())
     }
@@ -335,7 +337,7 @@ async fn decide_in(
 ) -> CliResult<usize> {
     let (by, server) = (operator(), ServerId::from(params.server_id.as_str()));
     let mut count = 0;
-    if decision == PermissionDecision::Revoke {
+    if decision.takes_back() {
         let inbox = inbox(governance)?;
         count = inbox.revoke_calls(&by, &server, &params.permissions).await?.len();
         params.permissions.retain(|name| !CallApprovals::is_id(name.as_str()));
@@ -360,8 +362,9 @@ async fn decide_in(
         PermissionDecision::Approve => permissions.approve(&by, change).await?,
         PermissionDecision::Deny => permissions.deny(&by, change).await?,
         PermissionDecision::Revoke => permissions.revoke(&by, change).await?,
+        PermissionDecision::Reset => permissions.reset(&by, change).await?,
     };
-    if decision != PermissionDecision::Revoke {
+    if !decision.takes_back() {
         governance.settle(&by, Some(&params.server_id)).await?;
     }
     Ok(count + changed.len())
@@ -373,6 +376,14 @@ pub(crate) enum PermissionDecision {
     Approve,
     Deny,
     Revoke,
+    Reset,
+}
+
+impl PermissionDecision {
+    /// Returns whether the operator takes back earlier decisions, among them approvals of later calls.
+    pub(crate) fn takes_back(self) -> bool {
+        matches!(self, Self::Revoke | Self::Reset)
+    }
 }
 
 fn kernel_permission(approval: Approval) -> KernelPermission {

@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use clap::builder::PossibleValue;
-use mgp_discovery::import::Host;
+use mgp_discovery::import::{Host, read};
 
 use crate::exit::{CliResult, Failure};
+use crate::this_program::is_mgp;
 
 /// A host that is known by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,6 +107,22 @@ impl KnownHost {
         matches!(self.format(), ClaudeCode | Codex | GeminiCli | OpenCode | VsCode)
     }
 
+    /// Returns what a person has to know about this host once its file has this text, which starts mgp.
+    pub(crate) fn note(self, text: &str) -> Option<&'static str> {
+        match self.format() {
+            // The user has already decided who asks.
+            Host::Codex if text.contains("mgp_tools_call") => None,
+            // https://developers.openai.com/codex/config-reference
+            Host::Codex => Some(
+                "Codex asks you before each call of `mgp_tools_call`, and `codex exec` refuses these calls; to leave the question to mgp, add `[mcp_servers.mgp.tools.mgp_tools_call]` with `approval_mode = \"approve\"` to the file",
+            ),
+            Host::Continue => Some(
+                "the editors read this file; for `cn`, the command line, add mgp to `mcpServers` of `~/.continue/config.yaml` by hand",
+            ),
+            _ => None,
+        }
+    }
+
     /// Returns the format of the host's configuration files.
     pub(crate) fn format(self) -> Host {
         self.0.host
@@ -170,7 +187,7 @@ impl KnownHost {
         (self.format() == Host::Continue).then(|| home.join(SETTINGS_OF_CONTINUE))
     }
 
-    /// Returns the path of the host's [settings](Self::settings_file) if they list servers.
+    /// Returns the path of the host's [settings](Self::settings_file) if they list servers other than mgp.
     pub(crate) fn settings_with_servers(self, home: &Path) -> Option<PathBuf> {
         let file = self.settings_file(home)?;
         let text = std::fs::read_to_string(&file).ok()?;
@@ -184,7 +201,13 @@ impl KnownHost {
         } else {
             !["[]", "[ ]", "{}", "null", "~"].contains(&rest)
         };
-        has_servers.then_some(file)
+        let is_only_mgp = || {
+            let all = read(Host::Continue, &file, &text).ok().filter(|all| all.refused.is_empty());
+            all.is_some_and(|all| {
+                !all.servers.is_empty() && all.servers.iter().all(|server| is_mgp(&server.entry))
+            })
+        };
+        (has_servers && !is_only_mgp()).then_some(file)
     }
 
     /// Returns a warning if the host starts further servers from files beside its configuration file, which mgp does
@@ -294,9 +317,31 @@ fn folder_in(variable: &str) -> Option<PathBuf> {
     std::path::absolute(folder).ok()
 }
 
-/// Returns the path of the user's settings of Claude Code, which can reject servers of projects.
-pub(crate) fn claude_settings(home: &Path) -> PathBuf {
-    folder_in(CLAUDE_FOLDER).unwrap_or_else(|| home.join(".claude")).join("settings.json")
+/// The settings of Claude Code that an administrator writes for all users.
+/// <https://code.claude.com/docs/en/settings>
+const MANAGED_BY_CLAUDE: &str = if cfg!(target_os = "macos") {
+    "/Library/Application Support/ClaudeCode/managed-settings.json"
+} else if cfg!(windows) {
+    r"C:\Program Files\ClaudeCode\managed-settings.json"
+} else {
+    "/etc/claude-code/managed-settings.json"
+};
+
+/// Returns the settings files of Claude Code that apply to the servers in one of its files: the administrator's, the
+/// user's, and those of the project of a `.mcp.json`. They can reject servers and deny tools.
+pub(crate) fn claude_settings(file: &Path) -> CliResult<Vec<PathBuf>> {
+    let own = match folder_in(CLAUDE_FOLDER) {
+        Some(folder) => folder,
+        None => home()?.join(".claude"),
+    };
+    let project = file.parent().filter(|_| file.ends_with(".mcp.json"));
+    let files = project.map(claude_project_settings).into_iter().flatten();
+    Ok(files.chain([own.join("settings.json"), MANAGED_BY_CLAUDE.into()]).collect())
+}
+
+/// Returns the settings files of Claude Code in the folder of a project.
+pub(crate) fn claude_project_settings(project: &Path) -> [PathBuf; 2] {
+    ["settings.json", "settings.local.json"].map(|name| project.join(".claude").join(name))
 }
 
 /// Returns the path of a file of `OpenCode`: with `.jsonc` instead of `.json` if only that file exists.

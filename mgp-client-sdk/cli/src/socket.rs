@@ -5,6 +5,7 @@
 
 #[cfg(any(not(unix), test))]
 mod loopback;
+mod silent;
 #[cfg(unix)]
 mod unix;
 
@@ -21,10 +22,11 @@ use tokio::time::{sleep, timeout};
 
 #[cfg(not(unix))]
 use self::loopback as transport;
-use self::transport::Listener;
+use self::silent::{SilentConnections, SilentPlace};
 #[cfg(not(target_os = "linux"))]
 pub(crate) use self::transport::process_id;
 pub(crate) use self::transport::{AsyncStream, Stream, connect, connect_async, connect_to_own};
+use self::transport::{Listener, UserCheck};
 #[cfg(unix)]
 use self::unix as transport;
 use crate::exit::{CliResult, Failure};
@@ -76,8 +78,9 @@ impl LocalSocket {
         reply: &HelloReply,
         connections: &mut JoinSet<()>,
     ) {
-        let [unchecked, permits] = [(); 2].map(|()| Arc::new(Semaphore::new(MAX_CONNECTIONS)));
+        let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
         let agents = Arc::new(Semaphore::new(MAX_AGENT_CONNECTIONS));
+        let silent = SilentConnections::default();
         let reply = Arc::new(reply.clone());
         loop {
             let stream = tokio::select! {
@@ -92,24 +95,18 @@ impl LocalSocket {
                 // Remove each finished connection from the set.
                 Some(_) = connections.join_next() => continue,
             };
-            // Unchecked connections have a limit of their own, so that other users cannot use up `permits`.
-            let Ok(checking) = Arc::clone(&unchecked).try_acquire_owned() else {
-                refuse(&stream, TOO_MANY);
-                continue;
-            };
             let (served, reply) = (served.clone(), Arc::clone(&reply));
             let agents = Arc::clone(&agents);
             let (user, permits) = (self.listener.user_check(), Arc::clone(&permits));
+            let place = silent.add();
             connections.spawn(async move {
-                let mut stream = stream;
-                let checked = user.check(&mut stream).await;
-                drop(checking);
-                let Ok(_permit) = permits.try_acquire_owned() else {
-                    return refuse(&stream, TOO_MANY);
-                };
                 let served = async {
-                    checked?;
-                    serve_connection(stream, &served, &reply, &agents).await
+                    let greeted = greet(stream, &user, place).await?;
+                    let permit = permits.try_acquire_owned();
+                    let _permit = permit.map_err(|_| {
+                        send_refusal(&greeted.stream, HelloReply::refused(TOO_MANY))
+                    })?;
+                    serve_connection(greeted, &served, &reply, &agents).await
                 };
                 if let Err(error) = served.await {
                     tracing::debug!(%error, "connection refused");
@@ -136,37 +133,61 @@ fn unusable(path: &Path, error: &io::Error) -> Failure {
     Failure::failed(format!("the socket `{shown}` cannot be used: {error}"))
 }
 
-/// Sends the reason of a refusal to the client, unless sending would block.
-fn refuse(stream: &AsyncStream, reason: &str) {
-    send_refusal(stream, HelloReply::refused(reason));
-}
-
 /// Sends a refusal to the client, unless sending would block; returns the reason of the refusal as an error.
 fn send_refusal(stream: &AsyncStream, reply: HelloReply) -> io::Error {
     let _ = stream.try_write(&reply.line());
     io::Error::other(reply.error.unwrap_or_default())
 }
 
-async fn serve_connection(
+/// A connection of the same user whose client has sent its first line.
+struct Greeted {
+    stream: AsyncStream,
+    peer: Peer,
+    line: Vec<u8>,
+    /// The bytes that were received after the first line.
+    rest: Vec<u8>,
+}
+
+/// Checks the user of a connection, and reads its first line. Fails if later connections displace this one first.
+async fn greet(
     mut stream: AsyncStream,
+    user: &UserCheck,
+    place: SilentPlace,
+) -> io::Result<Greeted> {
+    let reading = async {
+        user.check(&mut stream).await?;
+        // Identify the peer at once, while the connecting process most likely still runs.
+        let peer = Peer::of(&stream);
+        let line = socket_hello::read_line(&mut stream, MAX_LINE_BYTES);
+        io::Result::Ok((peer, timeout(HELLO_TIMEOUT, line).await))
+    };
+    let read = tokio::select! {
+        // First look for the line: a client that has sent it keeps its connection.
+        biased;
+        read = reading => Some(read?),
+        () = place.displaced() => None,
+    };
+    let Some((peer, line)) = read else {
+        return Err(send_refusal(&stream, HelloReply::refused(TOO_MANY)));
+    };
+    match line {
+        Ok(Ok((line, rest))) => Ok(Greeted { stream, peer, line, rest }),
+        Ok(Err(error)) if error.kind() != ErrorKind::InvalidData => Err(error),
+        Ok(Err(error)) => Err(send_refusal(&stream, HelloReply::refused(error.to_string()))),
+        Err(_) => {
+            let reason = "timed out waiting for the first line";
+            Err(send_refusal(&stream, HelloReply::refused(reason)))
+        }
+    }
+}
+
+async fn serve_connection(
+    greeted: Greeted,
     served: &ServedKernel,
     reply: &HelloReply,
     agents: &Semaphore,
 ) -> io::Result<()> {
-    // Identify the peer at once, while the connecting process most likely still runs.
-    let peer = Peer::of(&stream);
-    let line = timeout(HELLO_TIMEOUT, socket_hello::read_line(&mut stream, MAX_LINE_BYTES)).await;
-    let (line, rest) = match line {
-        Ok(Ok(read)) => read,
-        Ok(Err(error)) if error.kind() != ErrorKind::InvalidData => return Err(error),
-        Ok(Err(error)) => {
-            return Err(send_refusal(&stream, HelloReply::refused(error.to_string())));
-        }
-        Err(_) => {
-            let reason = "timed out waiting for the first line";
-            return Err(send_refusal(&stream, HelloReply::refused(reason)));
-        }
-    };
+    let Greeted { mut stream, peer, line, rest } = greeted;
     let hello = Hello::read(&line).map_err(HelloReply::refused);
     let hello = hello.map_err(|refused| send_refusal(&stream, refused))?;
     let _permit = match hello.role() {

@@ -4,6 +4,8 @@ use std::ffi::OsStr;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
+use mgp_discovery::import::Entry;
+
 /// Returns the path with which other programs start this one: the path with which it was called, also if that is a
 /// link, because the link still exists after an upgrade; else the path of the executable file.
 pub(crate) fn path() -> io::Result<PathBuf> {
@@ -15,6 +17,15 @@ pub(crate) fn path() -> io::Result<PathBuf> {
 /// Returns whether a command is the path of this program, whatever its name is.
 pub(crate) fn is_path(command: &Path) -> bool {
     command.is_absolute() && std::env::current_exe().is_ok_and(|own| is_same_file(command, &own))
+}
+
+/// Returns whether an entry of a host's file starts this program as a server.
+pub(crate) fn is_mgp(entry: &Entry) -> bool {
+    // Undo the doubling of dollar signs: the reader of a host's file doubles each dollar sign outside of variables.
+    let program = entry.command.as_deref().map(|command| PathBuf::from(command.replace("$$", "$")));
+    program.is_some_and(|program| {
+        program.file_stem().is_some_and(|name| name == "mgp") || is_path(&program)
+    }) && entry.args.iter().any(|arg| arg == "serve")
 }
 
 /// Returns the absolute path of the program that was called by a name, which is searched in the folders of `PATH`.

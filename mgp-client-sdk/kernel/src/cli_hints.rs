@@ -15,10 +15,10 @@ use mgp_types::method::{
     AccessGrant, AccessQuery, AccessRevoke, DiscoveryDeregister, DiscoveryRegister,
     KernelApprovals, KernelApprovalsApprove, KernelApprovalsDeny, KernelAudit, KernelAuditVerify,
     KernelCallbacks, KernelCallbacksAnswer, KernelEvents, KernelExplain, KernelInfo,
-    KernelPermissions, KernelPermissionsApprove, KernelPermissionsDeny, KernelPermissionsRevoke,
-    KernelReload, KernelServers, KernelServersDrain, KernelServersLogs, KernelServersRestart,
-    KernelServersStart, KernelServersStop, KernelSessions, KernelStop, KernelTools,
-    KernelToolsApprove, KernelToolsReject, KernelToolsTokens, KernelTransactions,
+    KernelPermissions, KernelPermissionsApprove, KernelPermissionsDeny, KernelPermissionsReset,
+    KernelPermissionsRevoke, KernelReload, KernelServers, KernelServersDrain, KernelServersLogs,
+    KernelServersRestart, KernelServersStart, KernelServersStop, KernelSessions, KernelStop,
+    KernelTools, KernelToolsApprove, KernelToolsReject, KernelToolsTokens, KernelTransactions,
     KernelTransactionsResolve, KernelTransactionsRetry, KernelWebhooks, LifecycleShutdown,
     Request as _,
 };
@@ -29,7 +29,7 @@ use pin_project_lite::pin_project;
 use tower_service::Service;
 
 /// The command of `mgp` that is equivalent to each method.
-const COMMANDS: [(&str, &str); 36] = [
+const COMMANDS: [(&str, &str); 37] = [
     (AccessGrant::METHOD, "mgp access grant"),
     (AccessQuery::METHOD, "mgp access query"),
     (AccessRevoke::METHOD, "mgp access revoke"),
@@ -47,6 +47,7 @@ const COMMANDS: [(&str, &str); 36] = [
     (KernelPermissions::METHOD, "mgp permissions ls"),
     (KernelPermissionsApprove::METHOD, "mgp permissions approve"),
     (KernelPermissionsDeny::METHOD, "mgp permissions deny"),
+    (KernelPermissionsReset::METHOD, "mgp permissions reset"),
     (KernelPermissionsRevoke::METHOD, "mgp permissions revoke"),
     (KernelReload::METHOD, "mgp reload"),
     (KernelServers::METHOD, "mgp servers ls"),
@@ -67,6 +68,9 @@ const COMMANDS: [(&str, &str); 36] = [
     (KernelWebhooks::METHOD, "mgp webhooks"),
     (KernelExplain::METHOD, "mgp why AGENT TOOL"),
 ];
+
+/// The remedy in the error of a store that cannot be used.
+const CHECK_STORE: &str = "the operator must check it";
 
 /// Layer that writes the remedies in refusals as commands of `mgp` for operators, and in plain words for all others.
 #[derive(Clone, Copy, Debug)]
@@ -111,7 +115,13 @@ impl<F: Future<Output = Result<Reply, RpcError>>> Future for ResponseFuture<F> {
 /// Replaces the remedy of a refusal: by a command if the caller is an operator, and by plain words otherwise.
 fn with_remedy(error: RpcError, by: &Principal) -> RpcError {
     if by.authority() == Authority::Operator {
-        return with_command(error, by, |_, _, command| Some(command));
+        let error = with_command(error, by, |_, _, command| Some(command));
+        if !error.message().contains(CHECK_STORE) {
+            return error;
+        }
+        let message =
+            error.message().replace(CHECK_STORE, "`mgp doctor` names the file and the reason");
+        return error.with_message(message);
     }
     with_command(error, by, |refusal, details, command| {
         tracing::info!(remedy = command, "denied call; an operator can change that");
@@ -312,6 +322,15 @@ mod tests {
             let found = COMMANDS.iter().find(|(method, _)| *method == info.name);
             assert!(found.is_some_and(|(_, command)| command.starts_with("mgp ")), "{}", info.name);
         }
+    }
+
+    #[test]
+    fn an_operator_is_sent_to_the_command_that_names_the_fault_of_the_store() {
+        let error = || RpcError::from(mgp_types::store::StoreError::NotLoaded);
+        let operator = with_remedy(error(), &Principal::local().operator());
+        assert!(operator.message().contains("`mgp doctor` names"), "{operator}");
+        let agent = with_remedy(error(), &Principal::local().agent("ada"));
+        assert_eq!(agent.message(), error().message());
     }
 
     #[test]

@@ -48,10 +48,10 @@ pub(super) fn check_depth() -> Result<(), KernelError> {
 /// Reads how many kernels a call has passed, and keeps the number in the call for later layers.
 ///
 /// # Errors
-/// −32602 if the call has passed too many kernels.
+/// −32602 if the call has passed too many kernels, or states something that is not a number of kernels.
 pub(super) fn check(call: &mut Call) -> Result<(), RpcError> {
     if call.kind() == Kind::Request
-        && let Some(passed) = passed(call)
+        && let Some(passed) = passed(call)?
     {
         if passed >= MAX_HOPS {
             return Err(too_many_hops());
@@ -61,11 +61,15 @@ pub(super) fn check(call: &mut Call) -> Result<(), RpcError> {
     Ok(())
 }
 
-/// Returns the number of kernels that a call has passed, as the call states it; `None` if it states none. A number that
-/// cannot be parsed is treated as too large.
-fn passed(call: &Call) -> Option<u32> {
-    let hops = call.params().meta_member(MetaKey::Hops)?;
-    Some(hops.parse().unwrap_or(u32::MAX))
+/// Returns the number of kernels that a call has passed, as the call states it; `None` if it states none.
+fn passed(call: &Call) -> Result<Option<u32>, RpcError> {
+    let hops = call.params().meta_member(MetaKey::Hops).map(str::parse::<u32>).transpose();
+    hops.map_err(|_| {
+        RpcError::invalid_params(format!(
+            "`_meta`: `{MEMBER}` must be the number of kernels that the call has passed, an integer from 0 to {}",
+            MAX_HOPS - 1
+        ))
+    })
 }
 
 fn too_many_hops() -> RpcError {
@@ -166,18 +170,22 @@ mod tests {
             Reply::of(&passed)
         }));
         for (meta, expected) in [
-            ("{}", Some("0")),
-            (r#"{"dev.cloto/hops":1}"#, Some("1")),
-            (r#"{"dev.cloto/hops":7}"#, Some("7")),
-            (r#"{"dev.cloto/hops":8}"#, None),
-            (r#"{"dev.cloto/hops":99999999999}"#, None),
-            (r#"{"dev.cloto/hops":"x"}"#, None),
+            ("{}", Ok("0")),
+            (r#"{"dev.cloto/hops":1}"#, Ok("1")),
+            (r#"{"dev.cloto/hops":7}"#, Ok("7")),
+            (r#"{"dev.cloto/hops":8}"#, Err("passed 8 kernels")),
+            (r#"{"dev.cloto/hops":99999999999}"#, Err("an integer from 0 to 7")),
+            (r#"{"dev.cloto/hops":-1}"#, Err("an integer from 0 to 7")),
+            (r#"{"dev.cloto/hops":"x"}"#, Err("an integer from 0 to 7")),
         ] {
             let params = format!(r#"{{"name":"a","_meta":{meta}}}"#);
             let outcome = client.request("tools/call", &params).await;
             match expected {
-                Some(expected) => assert_eq!(outcome.unwrap().as_str(), expected, "{meta}"),
-                None => assert!(outcome.unwrap_err().message().contains("passed 8 kernels")),
+                Ok(expected) => assert_eq!(outcome.unwrap().as_str(), expected, "{meta}"),
+                Err(expected) => {
+                    let error = outcome.unwrap_err();
+                    assert!(error.message().contains(expected), "{meta}: {error}");
+                }
             }
         }
     }

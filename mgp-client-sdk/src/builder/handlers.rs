@@ -18,7 +18,7 @@ use mgp_types::service::{BoxFuture, Progress, Router};
 
 use super::ClientBuilder;
 use crate::handler::{ClientHandler, ServerChange};
-use crate::wire::CallbackHandler;
+use crate::wire::{CallbackHandler, check_page};
 
 /// Handlers of elicitation, one for each mode.
 #[derive(Default)]
@@ -47,9 +47,10 @@ impl ElicitationHandlers {
         router.on::<ElicitationCreate, _, _>(move |_, question| {
             let (mode, handler) =
                 if question.is_url() { ("url", &self.url) } else { ("form", &self.form) };
-            let answer = handler.as_ref().map(|handler| handler(question));
+            let page = question.url.as_deref().map_or(Ok(()), |page| check_page(page, None));
+            let answer = page.map(|()| handler.as_ref().map(|handler| handler(question)));
             async move {
-                if let Some(answer) = answer {
+                if let Some(answer) = answer? {
                     return answer.await;
                 }
                 let message = format!("this client offers no elicitation of mode `{mode}`");
@@ -80,7 +81,8 @@ impl ClientBuilder {
     /// Sets the handler that asks the user to open a page in a browser; completion is reported to
     /// [`on_elicitation_complete`](Self::on_elicitation_complete).
     ///
-    /// The handler must not fetch the page: only the user may open it, after seeing its complete address.
+    /// The handler must not fetch the page: only the user may open it, after seeing its complete address. The client
+    /// refuses pages that are neither at `https` nor, on this machine, at `http`.
     pub fn on_url_elicitation<F, Fut>(mut self, handler: F) -> Self
     where
         F: Fn(ElicitParams) -> Fut + Send + Sync + 'static,

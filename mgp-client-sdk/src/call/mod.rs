@@ -8,10 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::stream::{StreamExt as _, iter};
-use mgp_lifecycle::AcceptsTask;
-use mgp_types::mcp::{
-    CallToolParams, CallToolResult, Era, LegacyCreateTaskResult, LogLevel, TaskAugmentation, key,
-};
+use mgp_lifecycle::{AcceptsRequiredTask, AcceptsTask};
+use mgp_types::mcp::{CallToolParams, CallToolResult, Era, LogLevel, TaskAugmentation, key};
 use mgp_types::method::{Request, ToolsCall};
 use mgp_types::proposal::{CallMembers, Member};
 use mgp_types::service::{
@@ -23,9 +21,9 @@ use serde::Serialize;
 
 pub use stream::{StreamItem, ToolStream};
 
-use crate::client::Client;
+use crate::client::{Client, LegacyTask};
 use crate::error::Error;
-use crate::wire::TimeLimits;
+use crate::wire::{TaskCallers, TimeLimits};
 
 /// A call that has not been sent yet: await it, or use its [`stream`](Self::stream).
 ///
@@ -78,8 +76,8 @@ type StepHook = Box<dyn Fn(&Progress) + Send + Sync>;
 /// The condition under which a call may become a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TaskMode {
-    /// The call may become a task only if the caller wants no progress and no partial results, because a task reports
-    /// only its result.
+    /// The call may become a task only if the caller wants no progress and no partial results, which most tasks do not
+    /// report, or if the server requires it.
     IfUnobserved,
     /// The call may always become a task. A legacy server is asked to create the task.
     Wanted,
@@ -208,7 +206,8 @@ impl ToolCall {
     /// Lets the call become a task even if its progress is observed, and asks a server of 2025-11-25 to create one.
     ///
     /// At a server of 2026-07-28, a call without a hook for progress and without an outlet may become a task even
-    /// without this setting. At one of 2025-11-25, the setting is required for tools that run only as tasks.
+    /// without this setting, and so may any call of a tool that runs only as a task. At one of 2025-11-25, the setting
+    /// is required for tools that run only as tasks.
     pub fn as_task(mut self) -> Self {
         self.task = TaskMode::Wanted;
         self
@@ -227,16 +226,18 @@ impl ToolCall {
     /// Dropping the future cancels the call at the server, and its task.
     pub async fn send(self) -> Result<CallToolResult, Error> {
         let client = self.client.clone();
-        let max = self.bounds().map_or_else(|| client.time_limits().max, |bounds| bounds.max);
         let wanted = self.task == TaskMode::Wanted;
         let call = self.into_call()?;
         let cx = call.cx().clone();
+        // A legacy server can ask a question of its task as soon as it has answered the call.
+        let may_ask = wanted && client.server().era == Era::Legacy;
+        let _caller = may_ask.then(|| client.scope().state::<TaskCallers>().add(&cx));
         let reply = client.request_in_rounds(call).await?;
         let outcome = match reply {
-            Reply::Task(_) => client.await_task(&cx, &reply, max).await?,
-            reply if wanted => match reply.get::<LegacyCreateTaskResult>() {
-                Ok(created) => client.await_legacy_task(&cx, created.task, max).await?,
-                Err(_) => reply,
+            Reply::Task(_) => client.await_task(&cx, &reply).await?,
+            reply if wanted => match LegacyTask::of(&reply) {
+                Some(task) => client.await_legacy_task(&cx, task).await?,
+                None => reply,
             },
             reply => reply,
         };
@@ -326,6 +327,8 @@ impl ToolCall {
         }
         if wanted || unobserved {
             cx.extensions.insert(AcceptsTask);
+        } else {
+            cx.extensions.insert(AcceptsRequiredTask);
         }
         let params = match self.task {
             TaskMode::Wanted if self.client.server().era == Era::Legacy => {

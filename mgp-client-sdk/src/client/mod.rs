@@ -1,6 +1,7 @@
 //! A client of one server.
 
 mod establish;
+mod legacy_task;
 mod lists;
 mod mcp;
 mod mgp;
@@ -26,6 +27,7 @@ use tower_layer::{Identity, Layer};
 pub(crate) use establish::{configure_retry, ended_early, establish, spawn};
 #[cfg(feature = "http")]
 pub(crate) use establish::{establish_http_sse, establish_url, may_be_http_sse};
+pub(crate) use legacy_task::LegacyTask;
 pub use mgp::Mgp;
 
 use crate::builder::ClientBuilder;

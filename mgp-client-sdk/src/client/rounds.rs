@@ -91,7 +91,7 @@ impl Client {
             // the caller.
             return self.answer_for(&cx.principal, ask).await;
         }
-        offers(&cx.caller, ask)?;
+        offers(&cx.caller, cx.server.as_ref(), ask)?;
         let params = question_for_caller(cx.server.as_ref(), method, ask.params());
         cx.ask_again(key, CallerRequest::new(method.to_owned(), params)).await
     }

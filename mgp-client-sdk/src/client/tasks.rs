@@ -4,14 +4,15 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use mgp_lifecycle::LifecycleError;
+use mgp_lifecycle::{LifecycleError, TaskTicket};
 use mgp_types::mcp::{
     CancelTaskResult, CreateTaskResult, InputRequests, Task, TaskParams, TaskStatus,
     UpdateTaskParams,
 };
 use mgp_types::method::{Request, TasksCancel, TasksGet, TasksResult, TasksUpdate};
 use mgp_types::service::{
-    Call, CallKey, CallerRequest, Context, Extensions, HttpFailure, Outlet, Reply,
+    Call, CallKey, CallerRequest, Context, Extensions, HttpFailure, Outlet, OutletItem,
+    OutletItemKind, Progress, Reply,
 };
 use mgp_types::{ErrorCode, Object, Payload, Recovery, RpcError};
 use serde::Deserialize;
@@ -19,8 +20,9 @@ use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::Client;
+use super::legacy_task::LegacyTask;
 use super::rounds::ensure_known_kind;
-use crate::wire::TimeLimits;
+use crate::wire::{TaskCallers, TimeLimits};
 
 /// The poll interval if the server suggests none. The servers of this workspace suggest the same value.
 const DEFAULT_INTERVAL: Duration = Duration::from_secs(1);
@@ -34,22 +36,23 @@ const MAX_TRIES: u32 = 8;
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Client {
-    /// Waits for the result of a task, at most for the maximum duration of its call.
+    /// Waits for the result of a task, at most for the maximum duration of its call. The time in which the caller
+    /// answers questions of the task does not count.
     ///
     /// Dropping the future cancels the task.
     pub(crate) async fn await_task(
         &self,
         cx: &Context,
         created: &Reply,
-        max: Duration,
     ) -> Result<Reply, RpcError> {
+        // The guard is created first, so that a task with other members that cannot be read is cancelled.
+        let guard = CancelOnDrop::new(self, created.get::<TaskParams>()?.task_id);
         let created: CreateTaskResult = created.get()?;
         let interval = interval(created.poll_interval_ms, DEFAULT_INTERVAL);
-        let guard = CancelOnDrop::new(self, created.task_id);
-        let polling = self.poll_until_ended(cx, guard.params(), interval);
-        match within(max, polling).await? {
-            // Dropping the guard cancels the task, which cannot continue without the answer.
-            Err(TaskFailure::Unanswered(error)) => Err(error),
+        recommend(cx, created.poll_interval_ms);
+        match self.poll_until_ended(cx, guard.params(), interval).await {
+            // Dropping the guard cancels the task.
+            Err(TaskFailure::GivenUp(error)) => Err(error),
             Err(TaskFailure::Unknown(error)) => guard.ended(Err(error)),
             Ok(task) => guard.ended(outcome(task)),
         }
@@ -63,23 +66,32 @@ impl Client {
         mut interval: Duration,
     ) -> Result<Task, TaskFailure> {
         let mut answered_keys = HashSet::new();
+        let mut messages = StatusMessages::new(&cx.outlet);
+        let max = self.max_duration(cx);
+        let mut time_left = max;
         loop {
-            sleep(interval).await;
-            let (task, _) = self.request_until_answered::<TasksGet>(cx, &params, interval).await;
+            let began = Instant::now();
+            let polling = async {
+                sleep(interval).await;
+                let task = self.request_until_answered::<TasksGet>(cx, &params, interval).await.0;
+                if let Ok(task) = &task {
+                    messages.forward(task).await;
+                }
+                task
+            };
+            let task = within(time_left, max, polling).await.map_err(TaskFailure::GivenUp)?;
             let task: Task = task.map_err(TaskFailure::Unknown)?;
+            time_left = time_left.saturating_sub(began.elapsed());
             interval = self::interval(task.poll_interval_ms, interval);
-            match task.status {
-                TaskStatus::InputRequired => {
-                    let questions = task.input_requests.unwrap_or_default();
-                    self.answer_task(cx, &params.task_id, questions, &mut answered_keys, interval)
-                        .await
-                        .map_err(TaskFailure::Unanswered)?;
-                }
-                TaskStatus::Completed | TaskStatus::Failed | TaskStatus::Cancelled => {
-                    return Ok(task);
-                }
-                // A status that only a later revision defines does not end the waiting.
-                _ => {}
+            recommend(cx, task.poll_interval_ms);
+            if is_over(&task.status) {
+                return Ok(task);
+            }
+            if task.status == TaskStatus::InputRequired {
+                let questions = task.input_requests.unwrap_or_default();
+                self.answer_task(cx, &params.task_id, questions, &mut answered_keys, interval)
+                    .await
+                    .map_err(TaskFailure::GivenUp)?;
             }
         }
     }
@@ -132,33 +144,76 @@ impl Client {
     pub(crate) async fn await_legacy_task(
         &self,
         cx: &Context,
-        task: Task,
+        task: LegacyTask,
+    ) -> Result<Reply, RpcError> {
+        let _caller = self.scope().state::<TaskCallers>().add_task(cx, &task.id);
+        let guard = CancelOnDrop::new(self, task.id);
+        let interval = interval(task.poll_interval, DEFAULT_INTERVAL);
+        recommend(cx, task.poll_interval);
+        let max = self.max_duration(cx);
+        let params = guard.params();
+        let outcome = self.legacy_outcome(cx, &params, interval, max);
+        let outcome = within(max, max, outcome).await?;
+        guard.ended(outcome)
+    }
+
+    /// Requests the outcome of a task of revision 2025-11-25. The server answers when the task has ended.
+    async fn legacy_outcome(
+        &self,
+        cx: &Context,
+        params: &TaskParams,
+        interval: Duration,
         max: Duration,
     ) -> Result<Reply, RpcError> {
-        let guard = CancelOnDrop::new(self, task.task_id);
-        let interval = interval(task.poll_interval_ms, DEFAULT_INTERVAL);
-        let (params, mut cx) = (guard.params(), task_context(cx));
-        // `within` below limits all attempts together, so the limit of a single attempt is longer and never applies.
+        let mut request_cx = task_context(cx);
+        // `within` limits all attempts together, so the limit of a single attempt is longer and never applies.
         let long = max.saturating_add(CANCEL_TIMEOUT);
-        cx.extensions.insert(TimeLimits { timeout: long, max: long });
-        let polling = async {
-            let mut tries = 0;
-            loop {
-                cx.key = CallKey::next();
-                let call = Call::ask::<TasksResult>(&params, cx.clone())?;
-                let outcome = self.0.stack.send(call).await;
-                // If the server itself answered, even with an error, its answer is the result of the task.
-                match outcome.as_ref().err().filter(|error| !is_from_server(error)) {
-                    Some(error) => match self.retry_delay(error, &mut tries, interval) {
-                        Some(retry_delay) => sleep(retry_delay).await,
-                        None => return outcome,
-                    },
+        request_cx.extensions.insert(TimeLimits { timeout: long, max: long });
+        let (mut tries, mut has_ended) = (0, false);
+        loop {
+            request_cx.key = CallKey::next();
+            let call = Call::ask::<TasksResult>(params, request_cx.clone())?;
+            let outcome = self.0.stack.send(call).await;
+            let Err(error) = &outcome else { return outcome };
+            if !is_from_server(error) {
+                match self.retry_delay(error, &mut tries, interval) {
+                    Some(retry_delay) => sleep(retry_delay).await,
                     None => return outcome,
                 }
+            } else if !has_ended && self.await_legacy_end(cx, params, interval).await.is_ok() {
+                // The server may have refused the request only because the task was still running, as `FastMCP` does.
+                has_ended = true;
+            } else {
+                // The server's own answer to a request after the end of the task is the outcome, even if it is an error.
+                return outcome;
             }
-        };
-        let outcome = within(max, polling).await?;
-        guard.ended(outcome)
+        }
+    }
+
+    /// Polls a task of revision 2025-11-25 until it ends. Fails if the server does not report the state of the task.
+    async fn await_legacy_end(
+        &self,
+        cx: &Context,
+        params: &TaskParams,
+        mut interval: Duration,
+    ) -> Result<(), RpcError> {
+        let mut messages = StatusMessages::new(&cx.outlet);
+        loop {
+            let (task, _) = self.request_until_answered::<TasksGet>(cx, params, interval).await;
+            let task: Task = task?;
+            if is_over(&task.status) {
+                return Ok(());
+            }
+            messages.forward(&task).await;
+            interval = self::interval(task.poll_interval, interval);
+            recommend(cx, task.poll_interval);
+            sleep(interval).await;
+        }
+    }
+
+    /// Returns the maximum duration of a call with a task: its own, if it has one, or else that of the client.
+    fn max_duration(&self, cx: &Context) -> Duration {
+        cx.extensions.get::<TimeLimits>().copied().unwrap_or_else(|| self.time_limits()).max
     }
 
     /// Repeats a request about a task until the server answers, up to a maximum number of attempts. Also returns
@@ -212,12 +267,47 @@ impl Client {
     }
 }
 
+/// A filter that forwards the changes of a task's status message as the progress of its call.
+struct StatusMessages<'a> {
+    /// The outlet of the call; `None` if its caller wants no progress.
+    outlet: Option<&'a Outlet>,
+    last: Option<String>,
+    count: f64,
+}
+
+impl<'a> StatusMessages<'a> {
+    fn new(outlet: &'a Outlet) -> Self {
+        let outlet = Some(outlet).filter(|outlet| outlet.wants(OutletItemKind::Progress));
+        Self { outlet, last: None, count: 0.0 }
+    }
+
+    /// Forwards the status message of a running task, if it is a new one.
+    async fn forward(&mut self, task: &Task) {
+        let Some(outlet) = self.outlet else { return };
+        let is_new = task.status_message.is_some() && task.status_message != self.last;
+        if !is_new || is_over(&task.status) {
+            return;
+        }
+        self.last.clone_from(&task.status_message);
+        self.count += 1.0;
+        let message = task.status_message.clone();
+        let step = Progress { progress: self.count, message, ..Progress::default() };
+        // Ignore an error: the consumer is gone, so the call is about to be dropped.
+        let _ = outlet.send(OutletItem::Progress(step)).await;
+    }
+}
+
+/// Returns whether a task with this status has ended. A status that only a later revision defines does not end a task.
+fn is_over(status: &TaskStatus) -> bool {
+    matches!(status, TaskStatus::Completed | TaskStatus::Failed | TaskStatus::Cancelled)
+}
+
 /// A reason to stop waiting for a task before its end.
 enum TaskFailure {
     /// The state of the task is unknown, because the server does not report it; the task may still run.
     Unknown(RpcError),
-    /// A question of the task could not be answered.
-    Unanswered(RpcError),
+    /// A question of the task could not be answered, or the time of its call is over.
+    GivenUp(RpcError),
 }
 
 /// Returns whether an error is temporary, so that another attempt may succeed.
@@ -257,11 +347,15 @@ fn outcome(task: Task) -> Result<Reply, RpcError> {
     }
 }
 
-/// Waits for a future, at most for the maximum duration of a call.
-async fn within<T>(max: Duration, work: impl Future<Output = T>) -> Result<T, RpcError> {
+/// Waits for a future, at most for the time that is left of the maximum duration of a call.
+async fn within<T>(
+    time_left: Duration,
+    max: Duration,
+    work: impl Future<Output = T>,
+) -> Result<T, RpcError> {
     // An instant that cannot be represented means no limit.
-    let Some(deadline) = Instant::now().checked_add(max) else { return Ok(work.await) };
-    timeout_at(deadline, work).await.map_err(|_| LifecycleError::TimedOut(max).into())
+    let Some(deadline) = Instant::now().checked_add(time_left) else { return Ok(work.await) };
+    timeout_at(deadline, work).await.map_err(|_| LifecycleError::TotalTimedOut(max).into())
 }
 
 /// The number of questions that a task may ask for each of the allowed rounds (`max_rounds`).
@@ -278,6 +372,13 @@ fn task_context(cx: &Context) -> Context {
 
 fn interval(hint: Option<u64>, default: Duration) -> Duration {
     hint.map_or(default, |ms| Duration::from_millis(ms).clamp(MIN_INTERVAL, MAX_INTERVAL))
+}
+
+/// Recommends the poll interval of the server to the caller, if the call is a task of this process as well.
+fn recommend(cx: &Context, hint: Option<u64>) {
+    if let (Some(ms), Some(ticket)) = (hint, TaskTicket::of(cx)) {
+        ticket.recommend_interval(Duration::from_millis(ms));
+    }
 }
 
 fn question(request: &Payload) -> Result<CallerRequest, RpcError> {

@@ -6,26 +6,30 @@
 //! | legacy | legacy | is a request, forwarded to the caller as a request |
 //! | legacy | modern | ends a round: the caller is asked, and the call made again with the answer |
 //! | modern | modern | ends a round on both sides; the callee's state is stored inside ours |
+//! | modern | modern | of a task: the call is parked until the caller returns with the answer |
 //! | modern | legacy | is a request: the call is parked until the caller returns with the answer |
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use mgp_lifecycle::TaskTicket;
 use mgp_types::mcp::Era;
 use mgp_types::service::{
-    BoxFuture, Call, CallerAccess, CallerRequest, Context, InputRequired, Outlet, Peer, Reply,
-    ServerId, Stack,
+    BoxFuture, Call, CallerAccess, CallerChannel, CallerRequest, Context, InputRequired, Outlet,
+    Peer, Reply, ServerId, Stack,
 };
 use mgp_types::{Object, Payload, RpcError, random_name};
 use serde::{Deserialize, Serialize};
 
 use super::answers::AnswerCache;
-use super::parked::{ParkedCall, ParkedCalls, ParkedEvent, ParkedGuard, RoundGuard, RoundOutlet};
+use super::parked::{ParkedCall, ParkedCalls, ParkedEvent, ParkedGuard, RoundGuard};
+use super::round_channel::RoundChannel;
+use super::round_outlet::RoundOutlet;
 use super::task_waiter::TaskWaiter;
 use crate::client::Client;
-use crate::supervised::SupervisedClient;
-use crate::wire::{CallerPeer, UrlElicitations};
+use crate::supervised::{SupervisedClient, TaskHold};
+use crate::wire::{CallerPeer, UrlElicitations, check_pages};
 
 /// A route to one server.
 #[derive(Clone)]
@@ -162,7 +166,8 @@ fn send_legacy(
     }
     let sending = send(client, client.forwarding(), call.forward(peer));
     Box::pin(async move {
-        let outcome = sending.await;
+        let server = caller.server.as_ref();
+        let outcome = sending.await.map_err(|error| check_pages(error, server));
         if let Err(error) = &outcome {
             scope.state::<UrlElicitations>().remember_refusal(error, &caller);
         }
@@ -236,7 +241,7 @@ async fn request_in_rounds(
     parked_calls: ParkedCalls,
     mut call: Call,
 ) -> Result<Reply, RpcError> {
-    let (stack, peer) = (client.forwarding().clone(), client.peer().clone());
+    let peer = client.peer().clone();
     if let CallerAccess::Peer(_) = call.cx().caller_access {
         // A legacy caller stores no answers between rounds, so this hop stores them.
         let answer_cache = AnswerCache::new(call.cx().clone());
@@ -245,35 +250,33 @@ async fn request_in_rounds(
     // Each round sends a copy of the call, so that the original remains unchanged. The copies are cheaper without the
     // hop-by-hop members, which each hop writes itself.
     call.params_mut().remove_hop_members();
-    // Layers that record how a call ends must wait for its task, and so must a stop of the server.
-    let _hold = TaskWaiter::add_to(&mut call, &client);
     let cx = call.cx();
+    let caller = RoundsCaller::of(cx, &parked_calls);
+    let mut parked = caller.as_ref().and_then(RoundsCaller::parked);
     let logical = cx.logical.clone().unwrap_or_else(|| cx.key.to_text());
-    let mut round: Option<Round> = match &cx.caller_access {
-        CallerAccess::Channel(asker) => asker.kept(ROUND_KEY).and_then(|stored| stored.get().ok()),
-        _ => None,
-    };
+    let stored = cx.caller_access.channel().and_then(|asker| asker.kept(ROUND_KEY));
+    let mut round: Option<Round> = stored.and_then(|stored| stored.get().ok());
     loop {
-        let mut next = call.clone().forward(peer.clone());
+        let mut next = call.clone();
+        // Layers that record how a call ends must wait for its task, and so must a stop of the server.
+        let hold = TaskWaiter::add_to(&mut next, &client);
+        let mut next = next.forward(peer.clone());
         next.cx_mut().logical = Some(logical.clone());
-        let mut number = 0;
-        if let Some(round) = &round {
+        let number = round.as_ref().map_or(0, |round| round.number + 1);
+        // A parked call has been sent in an earlier round of the caller.
+        if let (Some(round), None) = (&round, &parked) {
             let answers = Box::pin(round.answers(&server, &client, &parked_calls, cx)).await?;
             let hop = next.hop_mut();
             hop.input_responses = Some(Payload::of(&answers)?);
             hop.request_state = round.state.as_ref().map(Payload::of).transpose()?;
-            number = round.number + 1;
         }
-        let needed = match stack.send(next).await? {
+        let sending = send_round(&client, cx, caller.as_ref(), next, hold, parked.take());
+        let needed = match sending.await? {
             Reply::InputRequired(needed) if is_own(cx, &needed) => {
                 return Box::pin(ask_own(cx, needed)).await;
             }
             Reply::InputRequired(needed) if needed.state.is_some() || !needed.asks.is_empty() => {
                 needed
-            }
-            reply @ Reply::Task(_) => {
-                // The caller expects a result; outer layers decide whether the caller receives a task.
-                return Box::pin(client.await_task(cx, &reply, client.time_limits().max)).await;
             }
             reply => return Ok(reply),
         };
@@ -287,6 +290,28 @@ async fn request_in_rounds(
         }
         round = Some(latest);
     }
+}
+
+/// Sends a call to a modern callee, or continues the parked call with the id `parked`. If the call is a task, waits for
+/// the task: the caller expects a result, and outer layers decide whether the caller receives a task.
+async fn send_round(
+    client: &Client,
+    cx: &Context,
+    caller: Option<&RoundsCaller<'_>>,
+    call: Call,
+    hold: Option<TaskHold>,
+    parked: Option<String>,
+) -> Result<Reply, RpcError> {
+    let outcome = match caller {
+        Some(caller) if parked.is_some() || hold.is_some() => {
+            Box::pin(caller.send(client, call, hold, parked)).await
+        }
+        _ => match client.forwarding().send(call).await {
+            Ok(reply @ Reply::Task(_)) => Box::pin(client.await_task(cx, &reply)).await,
+            outcome => outcome,
+        },
+    };
+    outcome.map_err(|error| check_pages(error, cx.server.as_ref()))
 }
 
 /// Returns whether these questions come from layers of the stack to the callee (e.g. gates, or the wait for a task),
@@ -307,10 +332,110 @@ async fn ask_own(cx: &Context, needed: InputRequired) -> Result<Reply, RpcError>
     Err(RpcError::internal("the round of a call did not end with its questions"))
 }
 
-// === Calls of modern callers to a legacy callee ===
+// === Parked calls of modern callers ===
 
 /// The key under which the id of the parked call is stored between rounds of the caller.
 const PARKED_KEY: &str = "hop.parked";
+
+/// A modern caller that answers questions with its next request.
+struct RoundsCaller<'a> {
+    cx: &'a Context,
+    asker: Arc<dyn CallerChannel>,
+    parked_calls: &'a ParkedCalls,
+}
+
+impl<'a> RoundsCaller<'a> {
+    /// Returns the caller of a call to a modern callee; `None` if the caller answers questions of the callee's task
+    /// during its own request, or in a task of this process.
+    fn of(cx: &'a Context, parked_calls: &'a ParkedCalls) -> Option<Self> {
+        let CallerAccess::Channel(asker) = &cx.caller_access else { return None };
+        let answers_later = cx.caller.era == Era::Modern && TaskTicket::of(cx).is_none();
+        answers_later.then(|| Self { cx, asker: Arc::clone(asker), parked_calls })
+    }
+
+    /// Returns the id of the call that is parked since an earlier round.
+    fn parked(&self) -> Option<String> {
+        self.asker.kept(PARKED_KEY)?.get().ok()?
+    }
+
+    /// Sends a call, or continues the parked one, and waits for its task. The call is parked while the task asks, so
+    /// that the caller's next round continues this task, and does not start another one.
+    async fn send(
+        &self,
+        client: &Client,
+        mut call: Call,
+        hold: Option<TaskHold>,
+        parked: Option<String>,
+    ) -> Result<Reply, RpcError> {
+        let running = if let Some(name) = &parked {
+            self.parked_calls.take(name, &self.cx.principal)?
+        } else {
+            let outlet = Arc::new(RoundOutlet::new(self.cx.outlet.clone()));
+            let channel = Arc::new(RoundChannel::new(Arc::clone(&self.asker)));
+            let (sink, own) = (Arc::clone(&outlet), Arc::clone(&channel));
+            let start = |asker| -> BoxFuture<'static, Result<Reply, RpcError>> {
+                // Layers that ask before the call is a task use the caller's own channel, which ends the round.
+                let mut cx = self.cx.clone();
+                (cx.caller_access, cx.outlet) = (CallerAccess::Channel(asker), Outlet::new(sink));
+                call.cx_mut().outlet = cx.outlet.clone();
+                call.cx_mut().caller_access = CallerAccess::Channel(own);
+                let waiter = TaskWaiter::new(client, &cx);
+                call.cx_mut().extensions.insert(waiter.clone());
+                let sending = client.forwarding().send(call);
+                Box::pin(async move {
+                    let _hold = hold;
+                    waiter.result(sending.await?).await
+                })
+            };
+            let call = ParkedCall::inline(self.cx.principal.clone(), start);
+            let mut call = call.with_outlet(outlet);
+            call.channel = Some(channel);
+            call
+        };
+        self.finish(running, parked, None).await
+    }
+
+    /// Waits for the end of a call, and parks it while it waits for answers of the caller. The keys of its questions
+    /// stay as they are, or come from this server.
+    async fn finish(
+        &self,
+        mut running: ParkedCall,
+        mut name: Option<String>,
+        server: Option<&ServerId>,
+    ) -> Result<Reply, RpcError> {
+        loop {
+            running.set_outlet(self.cx.outlet.clone());
+            let asks = match running.next().await {
+                ParkedEvent::Done(outcome) => {
+                    if name.is_some() {
+                        // A later round of the caller must not look for a call that has ended.
+                        self.asker.keep(PARKED_KEY, &Payload::from_trusted("null"));
+                    }
+                    return outcome;
+                }
+                ParkedEvent::Asks(asks) => asks,
+            };
+            // Store the call before asking the caller, because this future is dropped when the round ends.
+            running.set_outlet(Outlet::none());
+            let known = name.take().map_or_else(random_name, Ok)?;
+            let name: &str = name.insert(known);
+            let parked = ParkedGuard::put(self.parked_calls, name, running, self.cx);
+            self.asker.keep(PARKED_KEY, &Payload::of(name)?);
+            let answers = asks.into_iter().map(|(asked, ask)| {
+                let key = match server {
+                    Some(server) => upstream_key(server, 0, &asked, &[]),
+                    None => asked.clone(),
+                };
+                async move { (asked, self.cx.ask_again(&key, ask).await) }
+            });
+            let answers = join_all(answers).await;
+            running = parked.take()?;
+            for (key, answer) in answers {
+                running.answer(&key, answer);
+            }
+        }
+    }
+}
 
 async fn send_parked(
     server: ServerId,
@@ -323,12 +448,11 @@ async fn send_parked(
     let CallerAccess::Channel(asker) = cx.caller_access.clone() else {
         return send(&client, client.forwarding(), call.forward(peer)).await;
     };
-    let (name, mut running) = if let Some(stored) = asker.kept(PARKED_KEY) {
-        let name: String = stored.get()?;
-        let running = parked_calls.take(&name, &cx.principal)?;
-        (name, running)
+    let caller = RoundsCaller { cx: &cx, asker, parked_calls: &parked_calls };
+    let name = caller.parked();
+    let running = if let Some(name) = &name {
+        parked_calls.take(name, &cx.principal)?
     } else {
-        let name = random_name()?;
         let outlet = Arc::new(RoundOutlet::new(cx.outlet.clone()));
         let sink = Arc::clone(&outlet);
         let start = |asker| {
@@ -338,28 +462,10 @@ async fn send_parked(
             // A parked call lasts longer than the trace span of its caller's request, so it has its own trace span.
             send(&client, client.stack(), forwarded)
         };
-        (name, ParkedCall::start(cx.principal.clone(), start).with_outlet(outlet))
+        ParkedCall::start(cx.principal.clone(), start).with_outlet(outlet)
     };
-    loop {
-        running.set_outlet(cx.outlet.clone());
-        let asks = match running.next().await {
-            ParkedEvent::Done(outcome) => return outcome,
-            ParkedEvent::Asks(asks) => asks,
-        };
-        // Store the call before asking the caller, because this future is dropped when the round ends.
-        running.set_outlet(Outlet::none());
-        let parked = ParkedGuard::put(&parked_calls, &name, running, &cx);
-        asker.keep(PARKED_KEY, &Payload::of(&name)?);
-        let answers = join_all(asks.into_iter().map(|(key, ask)| async {
-            let answer = cx.ask_again(&upstream_key(&server, 0, &key, &[]), ask).await;
-            (key, answer)
-        }))
-        .await;
-        running = parked.take()?;
-        for (key, answer) in answers {
-            running.answer(&key, answer);
-        }
-    }
+    let outcome = caller.finish(running, name, Some(&server)).await;
+    outcome.map_err(|error| check_pages(error, cx.server.as_ref()))
 }
 
 #[cfg(test)]

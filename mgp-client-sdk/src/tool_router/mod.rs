@@ -3,6 +3,8 @@
 mod answers;
 mod hop;
 mod parked;
+mod round_channel;
+mod round_outlet;
 mod task_waiter;
 
 use std::collections::HashMap;
@@ -14,7 +16,7 @@ use tower_service::Service;
 
 pub use hop::AwaitLegacyTask;
 pub use hop::Hop;
-pub use task_waiter::await_tasks;
+pub use task_waiter::{await_tasks, awaits_task};
 
 /// A service that sends each tool call to the server that has the tool.
 ///

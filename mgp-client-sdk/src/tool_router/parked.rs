@@ -1,27 +1,30 @@
 //! Calls that wait until their modern caller has sent an answer.
 //!
-//! A call to a legacy callee is parked: it continues to run, and is cancelled when its entry is dropped. A call to a
-//! modern callee has ended its round; only its id is stored, so that the callee does not count as idle. The number of
-//! entries is limited, and each has a time limit. A parked call belongs to the principal that made it, and ends with
-//! the connection or session of its caller.
+//! A call to a legacy callee, or one that waits for the task of a modern callee, is parked: it continues to run, and is
+//! cancelled when its entry is dropped. Any other call to a modern callee has ended its round; only its id is stored,
+//! so that the callee does not count as idle. The number of entries is limited, and each has a time limit. A parked
+//! call belongs to the principal that made it, and ends with the connection or session of its caller.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
-use std::future::poll_fn;
+use std::future::{pending, poll_fn};
 use std::sync::{Arc, Weak};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use mgp_types::method::{Request, RootsList, SamplingCreateMessage};
 use mgp_types::service::{
-    BoxFuture, CallerAccess, CallerChannel, CallerRequest, ConsumerGone, Context, EndGuard, Outlet,
-    OutletItem, OutletItemKind, Principal, Reply, Scope, ScopeKind, Sink,
+    BoxFuture, CallerAccess, CallerChannel, CallerRequest, Context, EndGuard, Outlet, Principal,
+    Reply, Scope, ScopeKind,
 };
 use mgp_types::sync::Mutex;
 use mgp_types::{ErrorCode, Payload, RpcError};
 use tokio::sync::oneshot;
-use tokio::task::JoinHandle;
+use tokio::task::AbortHandle;
 use tokio::time::Instant;
+
+use super::round_channel::RoundChannel;
+use super::round_outlet::RoundOutlet;
 
 /// The maximum number of calls that are parked at the same time, and of ids of calls to modern callees. At this limit,
 /// the oldest call of the principal that has the most parked calls is dropped.
@@ -36,17 +39,23 @@ const SWEEP_INTERVAL: Duration = Duration::from_mins(1);
 /// The maximum value to which this time limit can be set.
 const MAX_PARK_TTL: Duration = Duration::from_hours(365 * 24);
 
-/// A call that runs in its own task and may have open questions.
+/// A call that may have open questions, and runs in its own task once it is parked.
 pub(crate) struct ParkedCall {
     principal: Principal,
     questions: Arc<Questions>,
     outlet: Arc<RoundOutlet>,
-    running: JoinHandle<Result<Reply, RpcError>>,
+    /// The channel of the layers of a call that began within its caller's request.
+    pub(super) channel: Option<Arc<RoundChannel>>,
+    running: BoxFuture<'static, Result<Reply, RpcError>>,
+    /// The handle of the call's own task, if it has one.
+    task: Option<AbortHandle>,
 }
 
 impl Drop for ParkedCall {
     fn drop(&mut self) {
-        self.running.abort();
+        if let Some(task) = &self.task {
+            task.abort();
+        }
         // The futures that wait for answers contain the channel to this call, so they cannot notice its end themselves.
         self.questions.close();
     }
@@ -59,14 +68,40 @@ pub(crate) enum ParkedEvent {
 }
 
 impl ParkedCall {
-    /// Starts a call; `make` receives the channel for the call's questions.
+    /// Starts a call in its own task; `make` receives the channel for the call's questions.
     pub(crate) fn start(
         principal: Principal,
         make: impl FnOnce(Arc<dyn CallerChannel>) -> BoxFuture<'static, Result<Reply, RpcError>>,
     ) -> Self {
+        let mut call = Self::inline(principal, make);
+        call.detach();
+        call
+    }
+
+    /// Creates a call that runs in [`next`](Self::next) until it is parked; `make` receives the channel for the call's
+    /// questions.
+    pub(crate) fn inline(
+        principal: Principal,
+        make: impl FnOnce(Arc<dyn CallerChannel>) -> BoxFuture<'static, Result<Reply, RpcError>>,
+    ) -> Self {
         let questions = Arc::new(Questions::default());
-        let running = tokio::spawn(make(Arc::new(ParkedChannel(Arc::clone(&questions)))));
-        Self { principal, questions, outlet: Arc::default(), running }
+        let running = make(Arc::new(ParkedChannel(Arc::clone(&questions))));
+        Self { principal, questions, outlet: Arc::default(), channel: None, running, task: None }
+    }
+
+    /// Lets the call run in its own task from now on.
+    fn detach(&mut self) {
+        if self.task.is_some() {
+            return;
+        }
+        if let Some(channel) = &self.channel {
+            channel.park(Arc::new(ParkedChannel(Arc::clone(&self.questions))));
+        }
+        let task = tokio::spawn(std::mem::replace(&mut self.running, Box::pin(pending())));
+        self.task = Some(task.abort_handle());
+        self.running = Box::pin(async move {
+            task.await.unwrap_or_else(|_| Err(RpcError::internal("the call was stopped")))
+        });
     }
 
     /// Stores the sink to which the call sends its partial results, so that [`set_outlet`](Self::set_outlet) can
@@ -89,9 +124,7 @@ impl ParkedCall {
     pub(crate) async fn next(&mut self) -> ParkedEvent {
         let (questions, running) = (&self.questions, &mut self.running);
         poll_fn(|task| {
-            if let Poll::Ready(joined) = std::pin::Pin::new(&mut *running).poll(task) {
-                let outcome =
-                    joined.unwrap_or_else(|_| Err(RpcError::internal("the call was stopped")));
+            if let Poll::Ready(outcome) = running.as_mut().poll(task) {
                 return Poll::Ready(ParkedEvent::Done(outcome));
             }
             match questions.open(task.waker()) {
@@ -105,38 +138,6 @@ impl ParkedCall {
     /// Answers a question.
     pub(crate) fn answer(&self, key: &str, answer: Result<Payload, RpcError>) {
         self.questions.answer(key, answer);
-    }
-}
-
-/// A sink that passes the partial results of a parked call to the caller's current request. Between two requests of the
-/// caller, they are dropped.
-#[derive(Default)]
-pub(crate) struct RoundOutlet(Mutex<Outlet>);
-
-impl RoundOutlet {
-    /// Creates a sink for the caller's first request.
-    pub(crate) fn new(outlet: Outlet) -> Self {
-        Self(Mutex::new(outlet))
-    }
-
-    fn set(&self, outlet: Outlet) {
-        let replaced = std::mem::replace(&mut *self.0.lock(), outlet);
-        drop(replaced);
-    }
-
-    fn current(&self) -> Outlet {
-        self.0.lock().clone()
-    }
-}
-
-impl Sink for RoundOutlet {
-    fn send(&self, item: OutletItem) -> BoxFuture<'_, Result<(), ConsumerGone>> {
-        let outlet = self.current();
-        Box::pin(async move { outlet.send(item).await })
-    }
-
-    fn wants(&self, kind: OutletItemKind) -> bool {
-        self.current().wants(kind)
     }
 }
 
@@ -287,7 +288,8 @@ impl ParkedCalls {
 
     /// Parks a call; dropping the entry cancels the call. If too many calls are parked, first drops the oldest call of
     /// the principal that has the most.
-    pub(crate) fn put(&self, name: &str, call: ParkedCall) {
+    pub(crate) fn put(&self, name: &str, mut call: ParkedCall) {
+        call.detach();
         let max_ttl = call.questions.max_ttl();
         let mut table = self.0.lock();
         table.drop_expired();

@@ -1,13 +1,14 @@
 //! Waiting for the tasks of servers inside the layers that record how a call ended.
 
-use mgp_lifecycle::{AcceptsTask, StepTask};
-use mgp_types::mcp::LegacyCreateTaskResult;
+use mgp_lifecycle::{AcceptsRequiredTask, AcceptsTask, StepTask, serves_tasks};
+use mgp_types::method::ToolsCall;
 use mgp_types::service::{Call, Context, Reply, Stack};
 use mgp_types::{Object, Payload, RpcError};
 
 use super::AwaitLegacyTask;
-use crate::client::Client;
+use crate::client::{Client, LegacyTask};
 use crate::supervised::TaskHold;
+use crate::wire::{TaskCaller, TaskCallers};
 
 /// The means to wait for the task of a call: an extension of each forwarded call whose caller wants the result of the
 /// task.
@@ -22,30 +23,47 @@ impl TaskWaiter {
         Self { client: client.clone(), cx: cx.clone() }
     }
 
-    /// Adds a waiter to a call to a modern callee, if the call accepts a task. While the returned value lives, the task
-    /// counts as a running call of the connection.
+    /// Adds a waiter to a call to a modern callee, if the call accepts a task, or the callee may require that a tool
+    /// call becomes one. While the returned value lives, the task counts as a running call of the connection.
     pub(super) fn add_to(call: &mut Call, client: &Client) -> Option<TaskHold> {
-        call.cx().extensions.get::<AcceptsTask>()?;
+        if call.cx().extensions.get::<AcceptsTask>().is_none() {
+            if !call.is::<ToolsCall>() || !serves_tasks(client.server()) {
+                return None;
+            }
+            call.cx_mut().extensions.insert(AcceptsRequiredTask);
+        }
         let waiter = Self::new(client, call.cx());
         call.cx_mut().extensions.insert(waiter);
         Some(TaskHold::add_to(call))
     }
 
+    /// Adds the caller of a legacy task before its call is sent: the server can ask a question as soon as it has
+    /// answered the call, before the wait for the task begins.
+    fn add_caller(&self) -> Option<TaskCaller> {
+        self.cx.extensions.get::<AwaitLegacyTask>()?;
+        Some(self.client.scope().state::<TaskCallers>().add(&self.cx))
+    }
+
     /// Waits for the task if the server answered the call with one, and returns its result. A legacy task is returned
     /// unchanged if the call has no [`AwaitLegacyTask`], and so is any other reply.
     pub(super) async fn result(&self, reply: Reply) -> Result<Reply, RpcError> {
-        let max = self.client.time_limits().max;
         if let Reply::Task(_) = &reply {
-            return self.client.await_task(&self.cx, &reply, max).await;
+            return self.client.await_task(&self.cx, &reply).await;
         }
         if self.cx.extensions.get::<AwaitLegacyTask>().is_none() {
             return Ok(reply);
         }
-        match reply.get::<LegacyCreateTaskResult>() {
-            Ok(created) => self.client.await_legacy_task(&self.cx, created.task, max).await,
-            Err(_) => Ok(reply),
+        match LegacyTask::of(&reply) {
+            Some(task) => self.client.await_legacy_task(&self.cx, task).await,
+            None => Ok(reply),
         }
     }
+}
+
+/// Returns whether [`await_tasks`] would wait for the task of a call, if the call becomes one.
+#[must_use]
+pub fn awaits_task(call: &Call) -> bool {
+    call.cx().extensions.get::<TaskWaiter>().is_some()
 }
 
 /// Returns a stack that waits for the task if a call became one, and replies with the result of the task.
@@ -58,8 +76,10 @@ pub fn await_tasks(inner: Stack) -> Stack {
     Stack::from_fn(move |call: Call| {
         let waiter = call.cx().extensions.get_shared::<TaskWaiter>();
         let step = StepTask::of(call.cx()).cloned();
+        let caller = waiter.as_deref().and_then(TaskWaiter::add_caller);
         let sending = inner.send(call);
         async move {
+            let _caller = caller;
             let reply = sending.await?;
             if let (Reply::Task(_), Some(step)) = (&reply, step) {
                 step.mark();
@@ -82,9 +102,38 @@ fn mark_started(error: RpcError) -> RpcError {
 
 #[cfg(test)]
 mod tests {
+    use mgp_lifecycle::{HandshakeLayer, ServerOffer};
     use mgp_types::ErrorCode;
+    use mgp_types::mcp::Implementation;
+    use mgp_types::method::Request as _;
+    use mgp_types::service::{Method, Params};
+    use tower_layer::Layer as _;
 
     use super::*;
+    use crate::test_client::TestClient;
+
+    /// Regression test: a question that a server asked directly after its answer with a task was refused, or asked the
+    /// caller of another call.
+    #[tokio::test]
+    async fn the_caller_of_a_legacy_task_is_known_before_its_call_is_answered() {
+        let idle = Stack::from_fn(|_| async { Ok(Reply::empty()) });
+        let offer = ServerOffer::new(Implementation::new("s", "1"));
+        let client = TestClient::modern(Stack::new(HandshakeLayer::new(offer).layer(idle))).await;
+        let callers = client.scope().state::<TaskCallers>();
+        let known = std::sync::Arc::clone(&callers);
+        let server = Stack::from_fn(move |_| {
+            assert_eq!(known.all().len(), 1);
+            async { Ok(Reply::empty()) }
+        });
+        let mut cx = client.context();
+        cx.extensions.insert(AwaitLegacyTask);
+        let waiter = TaskWaiter::new(&client, &cx);
+        cx.extensions.insert(waiter);
+        let params = Params::tool("t", &Payload::empty_object());
+        let call = Call::request(Method::from_static(ToolsCall::METHOD), params, cx);
+        await_tasks(server).send(call).await.unwrap();
+        assert!(callers.all().is_empty());
+    }
 
     #[test]
     fn an_error_of_a_task_never_means_that_the_call_did_not_run() {

@@ -2,23 +2,28 @@
 
 use std::future::ready;
 use std::sync::Arc;
+use std::time::Duration;
 
 use mgp_lifecycle::{CatchPanicLayer, HandshakeState};
 use mgp_stream::{CancelLayer, RouteLayer};
+use mgp_types::mcp::{TaskParams, key};
 use mgp_types::method::{
     CallbackRequest, ElicitationComplete, ElicitationCreate, Ping, Request, RootsList,
     SamplingCreateMessage, lookup,
 };
 use mgp_types::service::{
-    AcceptedRequests, BoxFuture, Call, CallerAccess, CallerRequest, Context, InFlight, Kind,
-    PeerInfo, Reply, Router, Stack, keep_alive,
+    AcceptedRequests, BoxFuture, Call, CallerAccess, CallerRequest, Context, Kind, PeerInfo,
+    Principal, Reply, Router, Stack, keep_alive,
 };
-use mgp_types::{ErrorCode, Payload, RpcError};
+use mgp_types::{ErrorCode, Object, Payload, RpcError};
+use tokio::time::{Instant, sleep};
 use tower::ServiceBuilder;
 use tower_service::Service;
 
+use super::asked_questions::AskedQuestions;
 use super::callbacks::{self, CallbackHandler};
 use super::question_progress::progress_outlet;
+use super::task_callers::TaskCallers;
 use super::url_elicitations::UrlElicitations;
 use super::{OpenQuestion, offers, question_for_caller};
 
@@ -131,8 +136,15 @@ impl Answers {
                 if !asks.accepts(method) {
                     return Box::pin(ready(Err(not_offered(method))));
                 }
-                let origin = attribute(&call, unattributed.as_ref());
-                Box::pin(async move { pass_on(origin?, &call).await })
+                let asked = call.cx().scope.state::<AskedQuestions>();
+                let unattributed = unattributed.clone();
+                let mut origin = attribute(&call, unattributed.as_ref());
+                Box::pin(async move {
+                    if origin.is_err() && asked.give_up_old(|left| is_clear_without(&call, left)) {
+                        origin = attribute_later(&call, unattributed.as_ref()).await;
+                    }
+                    pass_on(origin?, &call, &asked).await
+                })
             }
             _ => own.call(call),
         }
@@ -158,30 +170,26 @@ fn is_inactive(call: &Call, facts: &PeerInfo) -> bool {
 
 /// Finds the caller that a server's request belongs to (MCP elicitation, sampling, roots).
 ///
-/// Over HTTP the request arrives on the stream of one call, and the request's peer knows only that call. On stdio a
-/// request names no call, so it is attributed only if all calls in flight have the same principal and come from the
-/// same connection or session; otherwise one caller could see another's question. Calls that the client itself makes
-/// are not counted. Of several such calls, one without an open question is chosen: the caller of the others may never
-/// return with the answer. If all of them have open questions, and another call is in flight whose caller answers no
-/// questions, the request is refused, because it may belong to that call.
+/// Over HTTP the request arrives on the stream of one call, and the request's peer knows only that call. A request that
+/// names the legacy task to which it belongs is for the caller of that task. Any other on stdio names no call, so it is
+/// attributed only if all calls in flight, and all that wait for a legacy task, have the same principal and come from
+/// the same connection or session; otherwise one caller could see another's question. Calls that the client itself
+/// makes are not counted. Of several such calls, one without an open question is chosen: the caller of the others may
+/// never return with the answer. If all of them have open questions, and another call is in flight whose caller answers
+/// no questions, the request is refused, because it may belong to that call.
 pub(super) fn attribute(
     request: &Call,
     unattributed: Option<&FindCaller>,
 ) -> Result<Context, RpcError> {
-    let cx = request.cx();
-    let in_flight = cx.peer.all_in_flight();
-    let own = cx.scope.id();
-    let is_own = |call: &&InFlight| {
-        call.cx.scope.id() == own && matches!(call.cx.caller_access, CallerAccess::Unavailable)
-    };
-    let mut callers = in_flight.iter().filter(|call| !is_own(call));
-    let askable: Vec<_> = callers
-        .clone()
-        .filter(|call| !matches!(call.cx.caller_access, CallerAccess::Unavailable))
-        .collect();
     let answers_none = || {
         ask_refused("the client that made the call answers no questions; go on without an answer")
     };
+    if let Some(named) = caller_of_named_task(request) {
+        return if is_askable(&named) { Ok(named) } else { Err(answers_none()) };
+    }
+    let calls = calls_of_callers(request.cx());
+    let mut callers = calls.iter();
+    let askable: Vec<_> = callers.clone().filter(|call| is_askable(call)).collect();
     let (Some(first), Some(last)) = (askable.first(), askable.last()) else {
         // A call in flight may be the one the request belongs to, even if its caller cannot be asked.
         if callers.next().is_some() {
@@ -191,23 +199,82 @@ pub(super) fn attribute(
             .and_then(|FindCaller(find)| find(request.method().as_str()))
             .ok_or_else(|| ask_refused("no call is in flight whose caller could be asked"));
     };
-    if callers.clone().any(|call| call.cx.principal != first.cx.principal) {
+    if callers.clone().any(|call| call.principal != first.principal) {
         return Err(ask_refused(
             "several callers have calls at the server, running or with a question that is not answered yet: it is \
              ambiguous which one the question is for; `isolation = \"per_agent\"` gives each an instance of its own",
         ));
     }
-    let all = callers.clone().count();
+    let all = calls.len();
     // One principal may use two hosts; a question must reach the host that made the call.
-    if callers.any(|call| !first.cx.scope.may_be_one_client(&call.cx.scope)) {
+    if callers.any(|call| !first.scope.may_be_one_client(&call.scope)) {
         return Err(ask_refused(
             "several clients of one caller have calls in flight: it is ambiguous which one the question is for",
         ));
     }
-    match askable.iter().find(|call| can_ask_now(&call.cx)) {
-        Some(chosen) => Ok(chosen.cx.clone()),
+    match askable.iter().find(|call| can_ask_now(call)) {
+        Some(chosen) => Ok(Context::clone(chosen)),
         None if all > askable.len() => Err(answers_none()),
-        None => Ok(last.cx.clone()),
+        None => Ok(Context::clone(last)),
+    }
+}
+
+/// Returns the contexts of all calls in flight, and of all that wait for a legacy task, without those that the client
+/// itself makes.
+fn calls_of_callers(cx: &Context) -> Vec<Context> {
+    let in_flight = cx.peer.all_in_flight().into_iter().map(|call| call.cx);
+    // A question on the stream of a call belongs to that call, even while other calls wait for tasks.
+    let is_clear = cx.peer.is_of_one_request();
+    let waiting = if is_clear { Vec::new() } else { cx.scope.state::<TaskCallers>().all() };
+    in_flight.chain(waiting).filter(|call| !is_own(call, cx)).collect()
+}
+
+/// Returns the context of the call whose legacy task a request of the server names; `None` if no caller waits for that
+/// task.
+fn caller_of_named_task(request: &Call) -> Option<Context> {
+    let cx = request.cx();
+    if cx.peer.is_of_one_request() {
+        return None;
+    }
+    let meta: Object = request.params().meta()?.get().ok()?;
+    let named: TaskParams = meta.decode(key::RELATED_TASK).ok()??;
+    let caller = cx.scope.state::<TaskCallers>().of_task(&named.task_id)?;
+    (!is_own(&caller, cx)).then_some(caller)
+}
+
+/// Returns whether the client itself made a call on its connection.
+fn is_own(call: &Context, connection: &Context) -> bool {
+    call.scope.id() == connection.scope.id() && !is_askable(call)
+}
+
+fn is_askable(call: &Context) -> bool {
+    !matches!(call.caller_access, CallerAccess::Unavailable)
+}
+
+/// Returns whether a question of the server can belong to only one caller once the calls of `left` have ended.
+fn is_clear_without(request: &Call, left: &[Principal]) -> bool {
+    let calls = calls_of_callers(request.cx());
+    let mut others = calls.iter().map(|call| &call.principal).filter(|one| !left.contains(one));
+    let first = others.next();
+    others.all(|other| Some(other) == first)
+}
+
+/// The time in which a server ends a call whose question was given up, and the interval at which this is checked.
+const END_TIME: Duration = Duration::from_secs(2);
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Finds the caller as [`attribute`] does, once the server has ended the calls whose questions were given up.
+async fn attribute_later(
+    request: &Call,
+    unattributed: Option<&FindCaller>,
+) -> Result<Context, RpcError> {
+    let until = Instant::now() + END_TIME;
+    loop {
+        sleep(CHECK_INTERVAL).await;
+        let found = attribute(request, unattributed);
+        if found.is_ok() || Instant::now() >= until {
+            return found;
+        }
     }
 }
 
@@ -223,7 +290,12 @@ fn ask_refused(why: &'static str) -> RpcError {
     RpcError::new(ErrorCode::PERMISSION_DENIED, why)
 }
 
-async fn pass_on(origin: Context, call: &Call) -> Result<Reply, RpcError> {
+/// Asks a caller a question of the server. The question ends with the answer, or with the call to which it belongs.
+async fn pass_on(
+    origin: Context,
+    call: &Call,
+    asked: &Arc<AskedQuestions>,
+) -> Result<Reply, RpcError> {
     let params: Payload =
         if call.params().is_none() { Payload::empty_object() } else { call.params().get()? };
     let method = call.method().to_string();
@@ -233,21 +305,33 @@ async fn pass_on(origin: Context, call: &Call) -> Result<Reply, RpcError> {
         call.cx().wire_id.as_ref().map_or_else(|| method.clone(), |id| format!("{method}#{id}"));
     let params = question_for_caller(origin.server.as_ref(), &method, &params);
     let ask = CallerRequest::new(method, params);
-    offers(&origin.caller, &ask)?;
+    offers(&origin.caller, origin.server.as_ref(), &ask)?;
     call.cx().scope.state::<UrlElicitations>().remember(&ask, &origin);
-    let _open = OpenQuestion::of(&origin);
+    let open = OpenQuestion::of(&origin);
+    let asked = asked.add(&origin.principal);
     let waiting = "waiting for the answer to a question of the server";
     let asking = origin.ask_with_progress(&key, ask, progress_outlet(call));
-    keep_alive(&origin.outlet, waiting, asking).await.map(Reply::raw)
+    tokio::select! {
+        // If the answer has arrived, it counts.
+        biased;
+        answer = keep_alive(&origin.outlet, waiting, asking) => answer.map(Reply::raw),
+        error = asked.given_up() => Err(error),
+        () = OpenQuestion::call_dropped(open.as_ref()) => {
+            Err(ask_refused("the call to which the question belongs was cancelled"))
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt as _;
     use mgp_types::Id;
+    use mgp_types::mcp::Revision;
     use mgp_types::service::{
-        CallerChannel, Inbox, ItemReceiver, Link, Method, OutletItem, Params, Peer, Principal,
+        CallerChannel, InFlight, Inbox, ItemReceiver, Link, Method, OutletItem, Params, Peer,
         QueueRoom, Scope, ScopeKind,
     };
+    use mgp_types::sync::Mutex;
 
     use super::*;
 
@@ -272,8 +356,17 @@ mod tests {
         }
     }
 
+    /// The channel to a caller that answers each question at once.
+    struct Prompt;
+
+    impl CallerChannel for Prompt {
+        fn ask(&self, _: &str, _: CallerRequest) -> BoxFuture<'static, Result<Payload, RpcError>> {
+            Box::pin(ready(Ok(Payload::empty_object())))
+        }
+    }
+
     /// A server to which these calls were sent.
-    struct Server(Vec<InFlight>);
+    struct Server(Mutex<Vec<InFlight>>);
 
     impl Link for Server {
         fn send(&self, _: Call) -> BoxFuture<'static, Result<Reply, RpcError>> {
@@ -281,26 +374,160 @@ mod tests {
         }
 
         fn all_in_flight(&self) -> Vec<InFlight> {
-            self.0.clone()
+            self.0.lock().clone()
         }
     }
 
-    fn in_flight(caller_access: CallerAccess) -> InFlight {
-        let mut cx = Context::new(Peer::none(), Scope::new(ScopeKind::Request), Principal::local());
+    fn in_flight(agent: &str, caller_access: CallerAccess) -> InFlight {
+        let principal = Principal::local().agent(agent);
+        let mut cx = Context::new(Peer::none(), Scope::new(ScopeKind::Request), principal);
         cx.caller_access = caller_access;
+        let mut caller = PeerInfo::new(Revision::V2025_11_25);
+        caller.capabilities = Some(Payload::from_trusted(r#"{"elicitation":{"form":{}}}"#));
+        caller.accepts.elicitation = true;
+        cx.caller = Arc::new(caller);
         InFlight { id: Id::Number(1), cx, inbox: Inbox::new(Arc::new(NoItems)) }
     }
 
     #[test]
     fn a_question_of_a_caller_that_answers_none_does_not_wait_for_a_caller_that_left() {
         let asked = |calls: Vec<InFlight>| {
-            let cx = Peer::new(Arc::new(Server(calls))).context(&Scope::new(ScopeKind::Connection));
+            let peer = Peer::new(Arc::new(Server(Mutex::new(calls))));
+            let cx = peer.context(&Scope::new(ScopeKind::Connection));
             let method = Method::from_static(ElicitationCreate::METHOD);
             attribute(&Call::request(method, Params::none(), cx), None)
         };
-        let left = in_flight(CallerAccess::Channel(Arc::new(Left)));
+        let left = in_flight("ann", CallerAccess::Channel(Arc::new(Left)));
         assert!(asked(vec![left.clone()]).is_ok());
-        let silent = in_flight(CallerAccess::Unavailable);
+        let silent = in_flight("ann", CallerAccess::Unavailable);
         assert_eq!(asked(vec![left, silent]).unwrap_err().code(), ErrorCode::PERMISSION_DENIED);
+    }
+
+    /// Regression test: `FastMCP` refuses a request for the result of a task that runs, so no request is in flight
+    /// while the client waits before it polls the task again; the questions of the task were refused.
+    #[test]
+    fn a_question_of_a_task_that_is_polled_belongs_to_its_caller() {
+        let scope = Scope::new(ScopeKind::Connection);
+        let peer = Peer::new(Arc::new(Server(Mutex::default())));
+        let asked = || {
+            let method = Method::from_static(ElicitationCreate::METHOD);
+            attribute(&Call::request(method, Params::none(), peer.context(&scope)), None)
+        };
+        let wait = |agent: &str| {
+            let caller = in_flight(agent, CallerAccess::Channel(Arc::new(Prompt))).cx;
+            scope.state::<TaskCallers>().add(&caller)
+        };
+        assert!(asked().is_err());
+        let ann = wait("ann");
+        assert_eq!(asked().unwrap().principal, Principal::local().agent("ann"));
+        let bob = wait("bob");
+        assert_eq!(asked().unwrap_err().code(), ErrorCode::PERMISSION_DENIED);
+        drop(ann);
+        assert_eq!(asked().unwrap().principal, Principal::local().agent("bob"));
+        drop(bob);
+        assert!(asked().is_err());
+    }
+
+    /// Regression test: while tasks of two callers ran, the questions of both were refused, although the server named
+    /// the task of each question, as servers on the official SDKs do.
+    #[test]
+    fn a_question_that_names_its_task_belongs_to_the_caller_of_that_task() {
+        let scope = Scope::new(ScopeKind::Connection);
+        let peer = Peer::new(Arc::new(Server(Mutex::default())));
+        let asked = |task: &str| {
+            let method = Method::from_static(ElicitationCreate::METHOD);
+            let meta = format!(r#"{{"_meta":{{"{}":{{"taskId":"{task}"}}}}}}"#, key::RELATED_TASK);
+            let params = Params::split(ElicitationCreate::METHOD, meta.into()).unwrap();
+            let asked = attribute(&Call::request(method, params, peer.context(&scope)), None);
+            asked.map(|cx| cx.principal).map_err(|error| error.code())
+        };
+        let wait = |agent: &str, access: CallerAccess, task: &str| {
+            scope.state::<TaskCallers>().add_task(&in_flight(agent, access).cx, task)
+        };
+        let channel = || CallerAccess::Channel(Arc::new(Prompt));
+        let _ann = wait("ann", channel(), "1");
+        let bob = wait("bob", channel(), "2");
+        let _carl = wait("carl", CallerAccess::Unavailable, "3");
+        assert_eq!(asked("1"), Ok(Principal::local().agent("ann")));
+        assert_eq!(asked("2"), Ok(Principal::local().agent("bob")));
+        for unclear in ["3", "4"] {
+            assert_eq!(asked(unclear), Err(ErrorCode::PERMISSION_DENIED));
+        }
+        // An id that the server gave twice names neither caller.
+        let _other = wait("bob", channel(), "1");
+        assert_eq!(asked("1"), Err(ErrorCode::PERMISSION_DENIED));
+        drop(bob);
+        assert_eq!(asked("2"), Err(ErrorCode::PERMISSION_DENIED));
+    }
+
+    /// The stream on which a server answers one call over HTTP.
+    struct Stream(InFlight);
+
+    impl Link for Stream {
+        fn send(&self, _: Call) -> BoxFuture<'static, Result<Reply, RpcError>> {
+            Box::pin(std::future::pending())
+        }
+
+        fn all_in_flight(&self) -> Vec<InFlight> {
+            vec![self.0.clone()]
+        }
+
+        fn is_of_one_request(&self) -> bool {
+            true
+        }
+    }
+
+    #[test]
+    fn a_question_on_the_stream_of_a_call_is_not_that_of_another_callers_task() {
+        let scope = Scope::new(ScopeKind::Connection);
+        let channel = || CallerAccess::Channel(Arc::new(Prompt));
+        let _ann = scope.state::<TaskCallers>().add(&in_flight("ann", channel()).cx);
+        for (access, is_asked) in [(channel(), true), (CallerAccess::Unavailable, false)] {
+            let peer = Peer::new(Arc::new(Stream(in_flight("bob", access))));
+            let method = Method::from_static(ElicitationCreate::METHOD);
+            let asked =
+                attribute(&Call::request(method, Params::none(), peer.context(&scope)), None);
+            let asked = asked.ok().map(|cx| cx.principal);
+            assert_eq!(asked, is_asked.then(|| Principal::local().agent("bob")));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_question_that_was_left_open_delays_those_of_other_callers_by_two_minutes_only() {
+        let ann = in_flight("ann", CallerAccess::Channel(Arc::new(Left)));
+        let bob = in_flight("bob", CallerAccess::Channel(Arc::new(Prompt)));
+        let server = Arc::new(Server(Mutex::new(vec![ann])));
+        let peer = Peer::new(Arc::clone(&server) as Arc<dyn Link>);
+        let scope = Scope::new(ScopeKind::Connection);
+        let (own, notices, mut asks) = (Router::new(), Router::new(), AcceptedRequests::default());
+        asks.elicitation = true;
+        let parts = InboundParts { own, notices, asks, unattributed: None, callbacks: None };
+        let mut answers = Answers(parts);
+        let form = r#"{"message":"?","requestedSchema":{}}"#;
+        let mut ask = || {
+            let method = Method::from_static(ElicitationCreate::METHOD);
+            let params = Params::split(ElicitationCreate::METHOD, form.into()).unwrap();
+            answers.answer(Call::request(method, params, peer.context(&scope)))
+        };
+
+        let mut first = ask();
+        assert!(first.as_mut().now_or_never().is_none());
+        server.0.lock().push(bob);
+        assert_eq!(ask().await.unwrap_err().code(), ErrorCode::PERMISSION_DENIED);
+        tokio::time::advance(Duration::from_mins(2)).await;
+        // With a third caller, the end of the first call would not make the question clear.
+        server.0.lock().push(in_flight("carl", CallerAccess::Channel(Arc::new(Prompt))));
+        assert_eq!(ask().await.unwrap_err().code(), ErrorCode::PERMISSION_DENIED);
+        assert!(first.as_mut().now_or_never().is_none());
+        server.0.lock().pop();
+        let later = ask();
+        let first = async {
+            let given_up = first.await.unwrap_err();
+            server.0.lock().remove(0);
+            given_up.code()
+        };
+        let (first, later) = tokio::join!(first, later);
+        assert_eq!(first, ErrorCode::TIMEOUT);
+        assert!(later.is_ok(), "{later:?}");
     }
 }

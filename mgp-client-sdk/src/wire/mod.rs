@@ -1,6 +1,7 @@
 //! The inbound and outbound stacks of a connection, the request time-out, and the detection of the connection's
 //! end.
 
+mod asked_questions;
 mod callbacks;
 mod form_question;
 mod header_mirror;
@@ -8,8 +9,10 @@ mod inbound;
 mod liveness;
 mod offers;
 mod outbound;
+mod page_address;
 mod question_progress;
 mod request_timeout;
+mod task_callers;
 mod url_elicitations;
 
 pub(crate) use callbacks::{CallbackHandler, CallerAnswers, ReceivedCallbacks};
@@ -23,5 +26,7 @@ pub(crate) use liveness::{
 };
 pub(crate) use offers::{offers, question_for_caller};
 pub(crate) use outbound::{GatewayStacks, OutboundStack, Repeats, spanned};
+pub(crate) use page_address::{check_page, check_pages, is_openable};
 pub(crate) use request_timeout::{OpenQuestion, ProgressHook, RequestTimeoutLayer, TimeLimits};
+pub(crate) use task_callers::{TaskCaller, TaskCallers};
 pub(crate) use url_elicitations::{CallerPeer, UrlElicitations};

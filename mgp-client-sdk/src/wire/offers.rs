@@ -1,22 +1,25 @@
-//! Checks whether a caller offered to answer a question (MCP elicitation modes, sampling with tools).
+//! Checks whether a caller offered to answer a question (MCP elicitation modes, sampling with tools), and may receive
+//! it.
 
 use mgp_types::mcp::{ClientCapabilities, key};
 use mgp_types::method::{ElicitationCreate, Request, SamplingCreateMessage};
 use mgp_types::service::{CallerRequest, PeerInfo, ServerId};
-use mgp_types::{Object, Payload, RpcError};
+use mgp_types::{Object, Payload, RpcError, differs_only_in_case};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
+use super::page_address::check_page;
+
 /// Returns the params of a server's question for a caller. They name the server in the text that a person or a model
-/// reads, so that it cannot be taken for another server's question. They lack the progress token, which is valid only
-/// on the server's connection.
+/// reads, so that it cannot be taken for another server's question. They lack the progress token and the id of the
+/// server's task, which are valid only on the server's connection.
 pub(crate) fn question_for_caller(
     server: Option<&ServerId>,
     method: &str,
     params: &Payload,
 ) -> Payload {
     let Ok(mut question) = params.get::<Object>() else { return params.clone() };
-    remove_progress_token(&mut question);
+    remove_local_ids(&mut question);
     let named = server.and_then(|server| match method {
         ElicitationCreate::METHOD => Some(("message", format!("The server `{server}` asks:\n"))),
         SamplingCreateMessage::METHOD => {
@@ -32,9 +35,10 @@ pub(crate) fn question_for_caller(
     Payload::of(&question).unwrap_or_else(|_| params.clone())
 }
 
-fn remove_progress_token(question: &mut Object) {
+fn remove_local_ids(question: &mut Object) {
     let Ok(Some(mut meta)) = question.decode::<Object>("_meta") else { return };
-    if meta.remove(key::PROGRESS_TOKEN).is_none() {
+    let token = meta.remove(key::PROGRESS_TOKEN);
+    if meta.remove(key::RELATED_TASK).or(token).is_none() {
         return;
     }
     if meta.is_empty() {
@@ -48,12 +52,21 @@ fn remove_progress_token(question: &mut Object) {
 /// connection then.
 const MAX_DEPTH: usize = 120;
 
+/// The members of an elicitation that decide how a host shows it.
+pub(super) const SHOWN_MEMBERS: [&str; 5] =
+    ["elicitationId", "message", "mode", "requestedSchema", "url"];
+
 /// Refuses a question that the caller did not offer to answer, even if the forwarding client offered it. Also refuses a
-/// question that is nested too deeply for the caller to read.
-pub(crate) fn offers(caller: &PeerInfo, ask: &CallerRequest) -> Result<(), RpcError> {
+/// question that is nested too deeply for the caller to read, or that asks a user to open a page which is not safe.
+pub(crate) fn offers(
+    caller: &PeerInfo,
+    server: Option<&ServerId>,
+    ask: &CallerRequest,
+) -> Result<(), RpcError> {
     #[derive(Deserialize)]
     struct Question {
         mode: Option<String>,
+        url: Option<String>,
         tools: Option<IgnoredAny>,
         #[serde(rename = "toolChoice")]
         choice: Option<IgnoredAny>,
@@ -65,10 +78,19 @@ pub(crate) fn offers(caller: &PeerInfo, ask: &CallerRequest) -> Result<(), RpcEr
     if !matches!(ask.method(), ElicitationCreate::METHOD | SamplingCreateMessage::METHOD) {
         return Ok(());
     }
-    let Ok(question) = ask.params().get::<Question>() else { return Ok(()) };
+    // A question that this kernel cannot read, e.g. with a repeated member, could be read differently by the host.
+    let question: Question = ask.params().get()?;
     let offered = caller.capabilities.as_ref().and_then(|all| all.get().ok());
     let offered: ClientCapabilities = offered.unwrap_or_default();
     let missing = if ask.method() == ElicitationCreate::METHOD {
+        refuse_other_case(ask.params())?;
+        match &question.url {
+            Some(page) => check_page(page, server)?,
+            None if question.mode.as_deref() == Some("url") => {
+                return Err(RpcError::invalid_params("`url` is missing"));
+            }
+            None => {}
+        }
         let Some(elicitation) = offered.elicitation else { return Ok(()) };
         match question.mode.as_deref() {
             Some("url") if elicitation.url.is_none() => Some("elicitation of mode `url`"),
@@ -91,6 +113,21 @@ pub(crate) fn offers(caller: &PeerInfo, ask: &CallerRequest) -> Result<(), RpcEr
     }
 }
 
+/// Refuses an elicitation with a member that a host which ignores the case of names would use in place of the one that
+/// was checked.
+fn refuse_other_case(params: &Payload) -> Result<(), RpcError> {
+    let members: Object = params.get()?;
+    let known =
+        |name: &str| SHOWN_MEMBERS.into_iter().find(|known| differs_only_in_case(name, known));
+    match members.iter().find_map(|(name, _)| known(name)) {
+        Some(known) => {
+            let message = format!("a member differs from `{known}` only in case");
+            Err(RpcError::invalid_params(message))
+        }
+        None => Ok(()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use mgp_types::mcp::Revision;
@@ -98,10 +135,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_progress_token_of_a_question_stays_on_its_connection() {
+    fn the_progress_token_and_task_of_a_question_stay_on_its_connection() {
         for (meta, expected) in [
             (r#""_meta":{"progressToken":7}"#, "{}"),
             (r#""_meta":{"progressToken":"t","a":1}"#, r#"{"_meta":{"a":1}}"#),
+            (r#""_meta":{"io.modelcontextprotocol/related-task":{"taskId":"1"}}"#, "{}"),
             (r#""_meta":{"a":1}"#, r#"{"_meta":{"a":1}}"#),
             (r#""_meta":7"#, r#"{"_meta":7}"#),
         ] {
@@ -121,8 +159,29 @@ mod tests {
                 let (open, close) = ("[".repeat(levels), "]".repeat(levels));
                 let params = Payload::from_trusted(format!(r#"{{"_meta":{{"a":{open}{close}}}}}"#));
                 let ask = CallerRequest::new(method.to_owned(), params);
-                assert_eq!(offers(&caller, &ask).is_ok(), is_passed, "{method} {levels}");
+                assert_eq!(offers(&caller, None, &ask).is_ok(), is_passed, "{method} {levels}");
             }
+        }
+    }
+
+    #[test]
+    fn a_page_that_runs_a_script_never_reaches_a_host() {
+        let mut caller = PeerInfo::new(Revision::V2025_11_25);
+        caller.capabilities =
+            Some(Payload::from_trusted(r#"{"elicitation":{"form":{},"url":{}}}"#));
+        for (members, is_passed) in [
+            (r#""mode":"url","url":"https://example.com/in""#, true),
+            (r#""mode":"url","url":"http://127.0.0.1:9/in""#, true),
+            (r#""mode":"form","requestedSchema":{}"#, true),
+            (r#""mode":"url","url":"javascript:alert(1)""#, false),
+            (r#""mode":"form","url":"file:///etc/passwd""#, false),
+            (r#""mode":"url","url":"https://example.com/in","URL":"data:text/html,a""#, false),
+            (r#""mode":"url","url":"https://example.com/in","url":"data:text/html,a""#, false),
+            (r#""mode":"url""#, false),
+        ] {
+            let params = Payload::from_trusted(format!(r#"{{"message":"?",{members}}}"#));
+            let ask = CallerRequest::new("elicitation/create", params);
+            assert_eq!(offers(&caller, None, &ask).is_ok(), is_passed, "{members}");
         }
     }
 }

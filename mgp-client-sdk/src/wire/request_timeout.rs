@@ -17,6 +17,7 @@ use mgp_types::service::{
 };
 use mgp_types::sync::Mutex;
 use pin_project_lite::pin_project;
+use tokio::sync::Notify;
 use tokio::time::{Instant, Sleep, sleep_until};
 use tower_service::Service;
 
@@ -97,8 +98,8 @@ impl<S> RequestTimeout<S> {
         }
         let hook = tool.zip(self.layer.progress.clone());
         let inner = std::mem::take(&mut call.cx_mut().outlet);
-        let activity = Mutex::default();
-        let sink = Arc::new(ActivitySink { inner, activity, wants_progress, hook });
+        let (activity, dropped) = (Mutex::default(), Notify::new());
+        let sink = Arc::new(ActivitySink { inner, activity, dropped, wants_progress, hook });
         let can_be_asked = !matches!(call.cx().caller_access, CallerAccess::Unavailable);
         if can_be_asked || self.layer.answers_questions {
             call.cx_mut().extensions.insert_shared(Arc::clone(&sink));
@@ -133,6 +134,15 @@ impl Timer {
     }
 }
 
+impl Drop for Timer {
+    fn drop(&mut self) {
+        if let Some(sink) = &self.sink {
+            sink.activity.lock().is_dropped = true;
+            sink.dropped.notify_waiters();
+        }
+    }
+}
+
 pin_project! {
     /// Response future of [`RequestTimeout`].
     pub(crate) struct ResponseFuture<F> {
@@ -151,6 +161,8 @@ impl<F: Future<Output = Result<Reply, RpcError>>> Future for ResponseFuture<F> {
     fn poll(self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<F::Output> {
         let this = self.project();
         if let Poll::Ready(outcome) = this.inner.poll(task) {
+            // The call has ended by an answer, so it is not dropped.
+            this.timer.sink = None;
             return Poll::Ready(outcome);
         }
         let Some(deadline) = this.timer.deadline.instant() else { return Poll::Pending };
@@ -181,6 +193,8 @@ impl<F: Future<Output = Result<Reply, RpcError>>> Future for ResponseFuture<F> {
 pub(crate) struct ActivitySink {
     inner: Outlet,
     activity: Mutex<Activity>,
+    /// Notified when the call is cancelled or exceeds its time limit.
+    dropped: Notify,
     /// `true` if the server is asked for progress, whether or not the caller wants it.
     wants_progress: bool,
     hook: Option<(String, ProgressHook)>,
@@ -191,6 +205,8 @@ struct Activity {
     last: Option<Instant>,
     step: Option<Progress>,
     questions: Questions,
+    /// `true` if the call was cancelled or has exceeded its time limit.
+    is_dropped: bool,
 }
 
 /// The open questions of the server to the caller of one call, or to the client itself. Waiting for answers does not
@@ -233,6 +249,17 @@ impl OpenQuestion {
         activity.questions.open += 1;
         drop(activity);
         Some(Self(sink))
+    }
+
+    /// Waits until the call to which a question belongs is cancelled or exceeds its time limit; waits forever if that
+    /// call has no time-out.
+    pub(crate) async fn call_dropped(open: Option<&Self>) {
+        let Some(Self(sink)) = open else { return std::future::pending().await };
+        // This future is notified although it was not polled yet.
+        let dropped = sink.dropped.notified();
+        if !sink.activity.lock().is_dropped {
+            dropped.await;
+        }
     }
 
     /// Pauses the time-outs of all calls in flight to which a question of this peer may belong.
@@ -303,6 +330,7 @@ impl fmt::Debug for RequestTimeoutLayer {
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt as _;
     use mgp_types::service::{Rounds, Stack, mock};
     use tokio::time::sleep;
     use tower_layer::Layer as _;
@@ -362,6 +390,25 @@ mod tests {
         let mut endless = client(asks(minutes(100), Duration::ZERO));
         let error = endless.request("tools/call", call).await.unwrap_err();
         assert!(error.message().starts_with("no answer within 3610s"), "{error}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_question_ends_when_its_call_is_cancelled() {
+        let opened: Arc<Mutex<Option<OpenQuestion>>> = Arc::default();
+        let noted = Arc::clone(&opened);
+        let mut client = client(Stack::from_fn(move |call: Call| {
+            *noted.lock() = OpenQuestion::of(call.cx());
+            std::future::pending()
+        }));
+        client.cx.caller_access = CallerAccess::Channel(Arc::new(Rounds::default()));
+        let mut calling = Box::pin(client.request("tools/call", r#"{"name":"t"}"#));
+        assert!(calling.as_mut().now_or_never().is_none());
+        let open = opened.lock().take();
+        assert!(open.is_some());
+        let mut dropped = Box::pin(OpenQuestion::call_dropped(open.as_ref()));
+        assert!(dropped.as_mut().now_or_never().is_none());
+        drop(calling);
+        assert!(dropped.now_or_never().is_some());
     }
 
     #[tokio::test(start_paused = true)]

@@ -153,6 +153,22 @@ async fn a_server_may_ping_before_it_answers() {
     assert_eq!(connecting.await.unwrap().unwrap().server().revision, Revision::V2025_06_18);
 }
 
+/// PHP writes an empty object as an empty list.
+#[tokio::test]
+async fn a_server_that_writes_empty_objects_as_lists_is_connected() {
+    let (end, mut script) = Script::new();
+    let connecting = tokio::spawn(plain().era(EraChoice::Legacy).connect(end.reader, end.writer));
+    let hello = script.read().await.unwrap();
+    let result = json!({
+        "protocolVersion": "2025-06-18",
+        "capabilities": { "tools": [], "logging": [], "prompts": false },
+        "serverInfo": { "name": "s", "version": 1.5 },
+    });
+    script.answer(&hello, result).await;
+    let client = connecting.await.unwrap().unwrap();
+    assert!(client.capabilities().tools.is_some() && client.capabilities().prompts.is_none());
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_silent_server_is_given_up() {
     for era in [EraChoice::Legacy, EraChoice::Modern, EraChoice::Auto] {

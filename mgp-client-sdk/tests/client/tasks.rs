@@ -9,6 +9,7 @@ use mgp_server_sdk::prelude::*;
 use mgp_types::Payload;
 use mgp_types::mcp::{ElicitParams, TaskSupport};
 use mgp_types::service::{CallerRequest, Reply};
+use mgp_types::sync::Mutex;
 use serde_json::{Value, json};
 
 use crate::script::{Script, plain};
@@ -113,6 +114,28 @@ async fn a_failed_task_is_an_error_and_an_abandoned_one_is_cancelled() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_time_in_which_a_question_of_a_task_is_open_does_not_count() {
+    let builder = plain().on_elicitation(|question: ElicitParams| async move {
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        Ok(question.accept())
+    });
+    let (client, mut script) = Script::modern(builder, json!({})).await;
+    let question = json!({ "method": "elicitation/create", "params": {
+        "message": "sure?", "requestedSchema": { "type": "object", "properties": {} },
+    } });
+    let serve = async {
+        script.serve("tools/call", created()).await;
+        let asked = json!({ "inputRequests": { "k": question } });
+        script.serve("tasks/get", task("input_required", &asked)).await;
+        script.serve("tasks/update", json!({ "resultType": "complete" })).await;
+        script.serve("tasks/get", task("completed", &json!({ "result": text("done") }))).await;
+    };
+    let bounded = client.call("t").max_timeout(Duration::from_secs(5)).send();
+    let (result, ()) = tokio::join!(bounded, serve);
+    assert_eq!(result.unwrap().to_text(), "done");
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_limit_of_a_tasks_questions_is_reported_correctly() {
     let builder = plain()
         .config(|config| config.max_rounds = 1)
@@ -133,6 +156,94 @@ async fn the_limit_of_a_tasks_questions_is_reported_correctly() {
     let error = outcome.unwrap_err();
     assert_eq!(error.code(), ErrorCode::RESOURCE_EXHAUSTED);
     assert!(error.message().contains("more than 8 questions"), "{error}");
+}
+
+/// Regression test: tools of 2026-07-28 do not declare that they require a task, so their calls failed with −32021.
+#[tokio::test(start_paused = true)]
+async fn a_call_is_repeated_as_a_task_only_if_its_server_requires_one() {
+    let capabilities = json!({ "extensions": { "io.modelcontextprotocol/tasks": {} } });
+    let (client, mut script) = Script::modern(plain(), capabilities).await;
+    let missing = |capabilities: Value| {
+        let data = json!({ "requiredCapabilities": capabilities });
+        json!({ "code": -32021, "message": "not declared", "data": data })
+    };
+    let steps = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&steps);
+    let observed = client.call("t").progress(move |step| {
+        seen.lock().push((step.progress, step.message.clone().unwrap_or_default()));
+    });
+    let serve = async {
+        let call = script.receive().await;
+        assert!(!offers_tasks(&call), "{call}");
+        let required = json!({ "extensions": { "io.modelcontextprotocol/tasks": {} } });
+        script.refuse(&call, missing(required)).await;
+        let call = script.serve("tools/call", created()).await;
+        assert!(offers_tasks(&call), "{call}");
+        for message in ["copies", "copies", "checks"] {
+            let state = task("working", &json!({ "statusMessage": message }));
+            script.serve("tasks/get", state).await;
+        }
+        script.serve("tasks/get", task("completed", &json!({ "result": text("done") }))).await;
+    };
+    let (result, ()) = tokio::join!(observed.send(), serve);
+    assert_eq!(result.unwrap().to_text(), "done");
+    let expected = [(1.0, "copies".to_owned()), (2.0, "checks".to_owned())];
+    assert_eq!(*steps.lock(), expected);
+
+    let observed = client.call("t").progress(|_| {});
+    let serve = async {
+        let call = script.receive().await;
+        script.refuse(&call, missing(json!({ "sampling": {} }))).await;
+    };
+    let (outcome, ()) = tokio::join!(observed.send(), serve);
+    assert_eq!(outcome.unwrap_err().code(), ErrorCode::MISSING_CLIENT_CAPABILITY);
+    drop(client);
+    assert!(script.read().await.is_none(), "the call is not repeated");
+}
+
+/// Regression test: `FastMCP` names the task of a call in `_meta`, and refuses requests for the result of a task that
+/// runs, so the result of the call was empty or an error.
+#[tokio::test(start_paused = true)]
+async fn a_legacy_server_that_refuses_early_requests_for_a_result_is_polled() {
+    let (client, mut script) = Script::legacy(plain(), json!({})).await;
+    let state = |status: &str| {
+        json!({
+            "taskId": "t1", "status": status, "createdAt": CREATED, "lastUpdatedAt": CREATED,
+            "ttl": 60000, "pollInterval": 500,
+        })
+    };
+    let named = json!({ "modelcontextprotocol.io/task": { "taskId": "t1", "status": "working" } });
+    let early = json!({ "code": -32602, "message": "the task is not completed yet" });
+    for created in [json!({ "content": [], "_meta": named }), json!({ "task": state("working") })] {
+        let serve = async {
+            let call = script.serve("tools/call", created).await;
+            assert!(call["params"]["task"].is_object(), "{call}");
+            let request = script.receive().await;
+            assert_eq!(request["method"], "tasks/result", "{request}");
+            script.refuse(&request, early.clone()).await;
+            script.serve("tasks/get", state("working")).await;
+            let began = tokio::time::Instant::now();
+            script.serve("tasks/get", state("completed")).await;
+            assert_eq!(began.elapsed(), Duration::from_millis(500));
+            script.serve("tasks/result", text("done")).await;
+        };
+        let (result, ()) = tokio::join!(client.call("t").as_task().send(), serve);
+        assert_eq!(result.unwrap().to_text(), "done");
+    }
+
+    // The error of a task that failed is the outcome of its call.
+    let serve = async {
+        script.serve("tools/call", json!({ "task": state("working") })).await;
+        let broken = json!({ "code": 7, "message": "broken" });
+        let request = script.receive().await;
+        script.refuse(&request, broken.clone()).await;
+        script.serve("tasks/get", state("failed")).await;
+        let request = script.receive().await;
+        assert_eq!(request["method"], "tasks/result", "{request}");
+        script.refuse(&request, broken).await;
+    };
+    let (outcome, ()) = tokio::join!(client.call("t").as_task().send(), serve);
+    assert_eq!(outcome.unwrap_err().code().0, 7);
 }
 
 #[tokio::test]

@@ -72,7 +72,7 @@ pub async fn judge_pair(
 
 /// Returns all rules that [`judge_pair`] checks.
 pub fn pair_rules() -> impl Iterator<Item = &'static RuleInfo> {
-    let own = [&CONNECTS, &ANSWERS, &ANSWERED];
+    let own = [&ANSWERS, &ANSWERED];
     crate::client::rules().chain(own).chain(crate::rule::rules())
 }
 

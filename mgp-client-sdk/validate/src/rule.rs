@@ -172,5 +172,5 @@ pub(crate) use server_rules;
 
 /// Returns all rules about servers.
 pub fn rules() -> impl Iterator<Item = &'static RuleInfo> {
-    crate::rules::all().map(|rule| &rule.info)
+    std::iter::once(&crate::server::CONNECTS).chain(crate::rules::all().map(|rule| &rule.info))
 }

@@ -13,8 +13,7 @@ use crate::rule::{Outcome, Rule, RuleInfo, RuleLevel, Tier};
 use crate::rules;
 use crate::session::{Options, Session, Setup};
 
-/// The rule that a connection can be opened. If [`judge_server`] finds it broken, it is the only rule in the report;
-/// otherwise `judge_server` leaves it out.
+/// The rule that a connection can be opened. If [`judge_server`] finds it broken, it is the only rule in the report.
 pub(crate) const CONNECTS: RuleInfo = RuleInfo {
     id: "mcp.connect",
     section: "MCP lifecycle",
@@ -41,6 +40,9 @@ pub async fn judge_server(target: &Target, options: &Options) -> Report {
         return Report::new(judge.subject, vec![result]);
     }
     let mut results = Vec::new();
+    if options.selects(CONNECTS.id) {
+        results.push(RuleResult::new(CONNECTS, Status::Passed, None, Default::default(), 0));
+    }
     for rule in rules::all().filter(|rule| options.selects(rule.info.id)) {
         results.push(judge.play(rule).await);
     }

@@ -330,7 +330,7 @@ impl Session {
     /// Waits for the answer to the request with this id.
     pub(crate) async fn answer_to(&mut self, id: &Value, method: &str) -> Result<Answer, Wrong> {
         let deadline = Instant::now() + self.timeout;
-        let mut stray = String::new();
+        let (mut stray, known) = (String::new(), self.garbage.len());
         loop {
             let Some(message) = self.next_until(deadline).await else {
                 match self.unanswered.take() {
@@ -344,6 +344,9 @@ impl Session {
                     .end
                     .clone()
                     .unwrap_or_else(|| format!("no answer within {} s", self.timeout.as_secs()));
+                if let Some(text) = self.garbage.get(known) {
+                    stray = format!("; it wrote what is not JSON: {text}{stray}");
+                }
                 return Err(format!("`{method}` was not answered: {reason}{stray}"));
             };
             if message.get("method").is_none() && message.get("id") == Some(id) {
@@ -368,7 +371,7 @@ impl Session {
             }
             _ => {
                 return Err(format!(
-                    "an answer needs either `result` or `error`: {}",
+                    "an answer needs either `result` or `error`, and `null` counts as one: {}",
                     shown(&message)
                 ));
             }
@@ -397,13 +400,12 @@ impl Session {
                 Ok(None) => self.end = Some("the connection ended".to_owned()),
                 Ok(Some(Received::Message(message))) => return Some(message),
                 Ok(Some(Received::Garbage(text))) => {
-                    push_bounded(&mut self.garbage, clip(text.trim(), MAX_SHOWN));
+                    let text = text.trim().replace('\u{feff}', "(byte order mark)");
+                    push_bounded(&mut self.garbage, clip(&text, MAX_SHOWN));
                 }
                 Ok(Some(Received::Status(status))) if status >= 400 => {
-                    push_bounded(
-                        &mut self.garbage,
-                        format!("HTTP status {status} without a message"),
-                    );
+                    let text = format!("HTTP status {status} without a message");
+                    push_bounded(&mut self.garbage, text);
                 }
                 Ok(Some(Received::Status(_))) => {}
                 Ok(Some(Received::Unanswered(id, reason))) => {
@@ -436,10 +438,8 @@ impl Session {
     /// Checks the member `jsonrpc` of a message, and records what is wrong with it.
     fn check_envelope(&mut self, message: &Value) {
         if message.get("jsonrpc").and_then(Value::as_str) != Some("2.0") {
-            push_bounded(
-                &mut self.malformed,
-                format!("no `\"jsonrpc\": \"2.0\"` in {}", shown(message)),
-            );
+            let text = format!("no `\"jsonrpc\": \"2.0\"` in {}", shown(message));
+            push_bounded(&mut self.malformed, text);
         }
     }
 

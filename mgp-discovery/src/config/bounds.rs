@@ -34,7 +34,7 @@ pub struct ResultsConfig {
 impl Default for ResultsConfig {
     fn default() -> Self {
         let limits = ResultLimits {
-            max_text: Some(64 << 10),
+            max_text: Some(32 << 10),
             max_structured: Some(256 << 10),
             max_data: Some(4 << 20),
         };

@@ -105,6 +105,10 @@ A program gets the variables that programs need to find files and the network: `
 It also gets the variables of `env`, and those that `pass_env` names; no others, so no tokens, `AWS_PROFILE`, `KUBECONFIG`, `DOCKER_HOST` or `SSH_AUTH_SOCK`.
 `mgp doctor` names the common ones that its shell has and servers do not get.
 
+A host with a window, or Codex, often starts the kernel with a short `PATH`. So a server's `PATH`, in which `command` is searched too, is the one of the kernel, followed by those of the usual folders that exist and that it lacks (not on Windows):
+`~/.local/bin`, `~/bin`, the folders of cargo, bun, deno, volta, asdf, mise, fnm, pnpm, nodenv, pyenv, rbenv, go, .NET, Nix and nvm (its default version, else the newest) in the home folder, `~/.npm-global/bin`, and those of Homebrew, MacPorts, Nix and snap, and `/usr/local/bin`.
+A folder that other users could change, or that is inside such a folder, is left out. `PATH` in `env` replaces all of this. Servers that agents register get the `PATH` of the kernel only.
+
 The kernel takes its variables, also those in `${VAR}`, from the program that started it: `mgp serve`, or the first host.
 `mgp import` and `mgp doctor` take them from their shell, and `mgp doctor` names those that only its shell or only the running kernel has.
 A host with a window often has none of your shell's variables; `mgp secrets set NAME` stores a value, which `${keyring:NAME}` names.

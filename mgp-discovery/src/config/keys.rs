@@ -219,7 +219,7 @@ pub const KEYS: &[ConfigKey] = keys! {
         "cache_limit" KeyKind::Number(0, MANY), "3000", "The maximum cost of cached tools.";
     }
     "kernel.results": {
-        "max_text" KeyKind::Number(0, MANY), "65536", "The bytes of text of a tool's result that reach a model; `0` is unlimited. The rest is kept, and read with `mgp_read_more`.";
+        "max_text" KeyKind::Number(0, MANY), "32768", "The bytes of text of a tool's result that reach a model; `0` is unlimited. The rest is kept, and read with `mgp_read_more`.";
         "max_structured" KeyKind::Number(0, MANY), "262144", "The bytes of structured content that reach a model; of a longer one long lists and texts lose their end, and all members stay, so that it still fits the schema of its tool.";
         "max_data" KeyKind::Number(0, MANY), "4194304", "The bytes of images, audio and other encoded data that reach a model, as they are sent.";
         "keep" KeyKind::Duration, "1h", "The time for which the rest of a result is kept; at most 16 MiB for each caller.";

@@ -66,11 +66,12 @@ impl KernelConfig {
     /// Returns the time limits for a call of a server's tool: the maximum time without progress, and the maximum time
     /// in total.
     ///
-    /// The second is never shorter than the first.
+    /// The second is never shorter than the first: a server's own maximum also limits the kernel's time without
+    /// progress.
     #[must_use]
     pub fn call_timeouts(&self, server: &CallTimeouts, tool: &str) -> (Duration, Duration) {
         let own = server.tools.get(tool).copied().or(server.timeout);
-        let timeout = own.unwrap_or(self.timeout);
+        let timeout = own.unwrap_or(self.timeout.min(server.max_timeout.unwrap_or(Duration::MAX)));
         (timeout, server.max_timeout.unwrap_or(self.max_timeout).max(timeout))
     }
 }

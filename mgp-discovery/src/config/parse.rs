@@ -27,6 +27,10 @@ use super::{
 use super::{addresses, notify, retry, search, telemetry, webhook};
 use crate::source::Origin;
 
+/// The remedy for a key or a table that a file has twice.
+const DUPLICATE: &str =
+    "keep one of the two, or join them; each server begins with a line `[[servers]]` of its own";
+
 /// The content of a file, with the findings of reading it.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
@@ -73,7 +77,8 @@ fn read(report: &mut Report<'_>, text: &str) -> Option<ParsedConfig> {
         Err(error) => {
             let at = error.span().map_or(0, |span| span.start);
             let what = error.message().lines().collect::<Vec<_>>().join(", ");
-            report.error(at, format!("this is not TOML: {what}"), None);
+            let remedy = error.message().contains("duplicate key").then(|| DUPLICATE.to_owned());
+            report.error(at, format!("this is not TOML: {what}"), remedy);
             return None;
         }
     };

@@ -336,6 +336,10 @@ fn each_mistake_names_its_place_and_its_remedy() {
         "= 1",
         "mgp.toml:1:1: error: this is not TOML: unquoted keys cannot be empty, expected letters, numbers, `-`, `_`",
     );
+    check(
+        "[[servers]]\nid = 'a'\ncommand = 'x'\nid = 'b'\n",
+        "mgp.toml:4:1: error: this is not TOML: duplicate key; keep one of the two, or join them; each server begins with a line `[[servers]]` of its own",
+    );
     check("servrs = []", "mgp.toml:1:1: warning: unknown key `servrs`; did you mean `servers`?");
     check(
         "[agents.ada]\nbudgt = 1\n",
@@ -567,4 +571,18 @@ fn a_program_that_may_download_its_server_has_more_time_to_start() {
     assert_eq!(start("[[servers]]\nid = 'a'\ncommand = 'node'\nargs = ['a.js', 'npm']"), 30);
     assert_eq!(start("[[servers]]\nid = 'a'\ncommand = 'npx'\nstart_timeout = '30s'"), 30);
     assert_eq!(start("[[servers]]\nid = 'a'\nurl = 'https://a'"), 30);
+}
+
+/// Regression test: a server's `max_timeout` below `kernel.timeout` had no effect.
+#[test]
+fn the_maximum_time_of_a_server_limits_the_time_without_progress_of_the_kernel() {
+    let limits = |more: &str| {
+        let config = parsed(&of_url(more)).config;
+        let (timeout, max) = config.kernel.call_timeouts(&config.servers[0].timeouts, "a");
+        (timeout.as_secs(), max.as_secs())
+    };
+    assert_eq!(limits("max_timeout = '4s'"), (4, 4));
+    assert_eq!(limits("max_timeout = '20m'"), (60, 1200));
+    assert_eq!(limits("max_timeout = '4s'\ntool_timeouts = { a = '9s' }"), (9, 9));
+    assert_eq!(limits("timeout = '20m'"), (1200, 1200));
 }

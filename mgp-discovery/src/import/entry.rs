@@ -420,15 +420,25 @@ fn notes_about(entry: &Entry) -> Vec<String> {
         let names = entry.pass_env.join(", ");
         notes.push(format!("it inherits from the program that starts mgp: {names}"));
     }
-    if !entry.tools.is_all() {
-        // Hosts do not limit resources and prompts, but a grant of single tools does not include them.
-        let others = match entry.tools {
-            ToolLimit::Only(_) => "; its resources and prompts are not granted",
-            ToolLimit::Except(_) => "",
-        };
-        notes.push(format!("its tools are granted as there: {}{others}", entry.tools));
-    }
+    renew_tools_note(entry, &mut notes);
     notes
+}
+
+/// The beginning of the note about the tools to which a server is limited.
+const GRANTED: &str = "its tools are granted as there: ";
+
+/// Replaces the note about the tools to which a server is limited.
+pub(super) fn renew_tools_note(entry: &Entry, notes: &mut Vec<String>) {
+    notes.retain(|note| !note.starts_with(GRANTED));
+    if entry.tools.is_all() {
+        return;
+    }
+    // Hosts do not limit resources and prompts, but a grant of single tools does not include them.
+    let others = match entry.tools {
+        ToolLimit::Only(_) => "; its resources and prompts are not granted",
+        ToolLimit::Except(_) => "",
+    };
+    notes.push(format!("{GRANTED}{}{others}", entry.tools));
 }
 
 /// Adds environment variables whose values are secrets that the user must set.

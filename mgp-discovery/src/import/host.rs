@@ -281,6 +281,7 @@ fn read_with(
             import.leave_out_from(begin, &off);
         }
     }
+    import.withhold_by(None, &value);
     let no_servers = || DiscoveryError::NoServers { path: file.to_owned(), key: own };
     if found { Ok(import) } else { Err(no_servers()) }
 }

@@ -3,6 +3,7 @@
 //! [`read`] and [`Plan::new`] write no file, so a dry run shows the exact result; [`Plan::apply`] writes it.
 
 mod bundle;
+mod denied;
 mod entry;
 mod host;
 mod json;

@@ -28,6 +28,9 @@ pub use client::{
 pub use offer::{Answerer, ClientOffer, MgpOffer, ServerOffer};
 pub use permission::PermissionFlow;
 pub use proposals::{ProposalLayer, ProposalService};
-pub use request_meta::{AcceptsTask, RequestMetaLayer, RequestMetaService};
+pub use request_meta::{
+    AcceptsRequiredTask, AcceptsTask, RequestMetaLayer, RequestMetaService, requires_task,
+    serves_tasks,
+};
 pub use server::{Handshake, HandshakeLayer};
 pub use state::{HandshakeState, Phase};

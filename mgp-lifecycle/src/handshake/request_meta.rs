@@ -3,18 +3,20 @@
 //! Applies to: outbound.
 
 use std::borrow::Cow;
-use std::future::{Ready, ready};
+use std::future::ready;
 use std::sync::Arc;
 
 use bytestring::ByteString;
-use mgp_types::mcp::{Era, Revision, key};
+use mgp_types::mcp::{ClientCapabilities, Era, Revision, key};
 use mgp_types::method::{TasksCancel, TasksGet, TasksUpdate, lookup};
 use mgp_types::mgp::{Extension, ExtensionSet};
 use mgp_types::proposal::CallMembers;
 use mgp_types::service::{
-    Call, CallerTrace, Context, Either, Kind, MgpService, Reply, ServerId, TraceSpan,
+    BoxFuture, Call, CallerTrace, Context, Either, Kind, MgpService, PeerInfo, Reply, ServerId,
+    TraceSpan,
 };
 use mgp_types::{ErrorCode, Payload, RpcError, push_hex, random_name};
+use serde::Deserialize;
 use tower_service::Service;
 
 use super::declared::{CallerCapabilities, DeclaredCapabilities};
@@ -61,9 +63,17 @@ impl MetaMembers {
 /// Marker among a call's extensions. It means that the call's caller can wait for a task, so the call declares the
 /// tasks extension.
 ///
-/// Capabilities are declared per request, so calls without the marker do not become tasks.
+/// Capabilities are declared per request, so calls with neither this marker nor [`AcceptsRequiredTask`] do not become
+/// tasks.
 #[derive(Clone, Copy, Debug)]
 pub struct AcceptsTask;
+
+/// Marker among a call's extensions. It means that the call's caller can wait for a task, but prefers an ordinary
+/// result: the call declares the tasks extension only after the server has refused to run the call without it.
+///
+/// Tools of 2026-07-28 do not declare that they run only as tasks, so the refusal is the first sign of it.
+#[derive(Clone, Copy, Debug)]
+pub struct AcceptsRequiredTask;
 
 impl RequestMetaLayer {
     /// Creates a layer for a connection; `session` holds the state of its handshake.
@@ -106,32 +116,70 @@ mgp_types::layer_service! {
 impl<S: MgpService> Service<Call> for RequestMetaService<S> {
     type Response = Reply;
     type Error = RpcError;
-    type Future = Either<S::Future, Ready<Result<Reply, RpcError>>>;
+    type Future = Either<S::Future, BoxFuture<'static, Result<Reply, RpcError>>>;
 
     mgp_types::always_ready!();
 
     fn call(&mut self, mut call: Call) -> Self::Future {
-        let (facts, permissions) = self.layer.session.outbound();
+        let repetition = self.layer.may_require_task(&call).then(|| call.clone());
+        if let Some(outcome) = self.layer.prepare(&mut call) {
+            return Either::Right { future: Box::pin(ready(outcome)) };
+        }
+        let sending = self.inner.call(call);
+        match repetition {
+            Some(repetition) => {
+                Either::Right { future: Box::pin(self.clone().or_as_task(sending, repetition)) }
+            }
+            None => Either::Left { future: sending },
+        }
+    }
+}
+
+impl<S: MgpService> RequestMetaService<S> {
+    /// Waits for the outcome of a call, and repeats the call as one that accepts a task if the server requires that.
+    /// The call does not run twice, because a server does not run a call that it refuses in this way.
+    async fn or_as_task(
+        mut self,
+        sending: S::Future,
+        mut repetition: Call,
+    ) -> Result<Reply, RpcError> {
+        match sending.await {
+            Err(error) if requires_task(&error) => {}
+            outcome => return outcome,
+        }
+        repetition.cx_mut().extensions.insert(AcceptsTask);
+        match self.layer.prepare(&mut repetition) {
+            Some(outcome) => outcome,
+            None => self.inner.call(repetition).await,
+        }
+    }
+}
+
+impl RequestMetaLayer {
+    /// Adds to a call the facts about the callee and the `_meta` members. Returns the outcome of a call that must not
+    /// be sent.
+    fn prepare(&self, call: &mut Call) -> Option<Result<Reply, RpcError>> {
+        let (facts, permissions) = self.session.outbound();
         if call.cx().server.is_none() {
-            call.cx_mut().server.clone_from(&self.layer.server);
+            call.cx_mut().server.clone_from(&self.server);
         }
         // Do not send a call whose method belongs to an inactive extension, because the peer would not know the method.
         let extension = lookup(call.method().as_str()).and_then(|info| info.extension);
         if let Some(extension) = extension
             && !facts.has(extension)
         {
-            return Either::Right { future: ready(inactive(&call, extension)) };
+            return Some(inactive(call, extension));
         }
         // MCP's own notifications need no `_meta`. Those of an extension do: without the offer, servers ignore them.
         let needs_meta = call.kind() == Kind::Request || extension.is_some();
         if facts.era == Era::Modern && needs_meta {
-            let members = &self.layer.members;
+            let members = &self.members;
             let revision = if facts.revision == Revision::MODERN {
                 members.revision.clone()
             } else {
                 quoted(facts.revision.as_str())
             };
-            let tasks = call.cx().extensions.get::<AcceptsTask>().is_some() || is_about_task(&call);
+            let tasks = call.cx().extensions.get::<AcceptsTask>().is_some() || is_about_task(call);
             let declared = members.declared(call.cx());
             let capabilities = if tasks { declared.with_tasks } else { declared.plain };
             let meta = &mut call.hop_mut().meta;
@@ -147,21 +195,54 @@ impl<S: MgpService> Service<Call> for RequestMetaService<S> {
                 call.hop_mut().meta.push(handle);
             }
             if let Some(flow) = permissions.filter(|_| facts.has(Extension::Permissions))
-                && let Err(error) = flow.add_grants(&mut call)
+                && let Err(error) = flow.add_grants(call)
             {
-                return Either::Right { future: ready(Err(error)) };
+                return Some(Err(error));
             }
         }
-        add_members(&mut call, facts.mgp.unwrap_or_default() & ExtensionSet::PROPOSALS);
+        add_members(call, facts.mgp.unwrap_or_default() & ExtensionSet::PROPOSALS);
         // A plain MCP peer must not receive MGP's trace member (MGP §6.5). It gets only `traceparent`, and only if
         // `traces_plain` is set.
-        let is_traced = facts.supports_mgp() || self.layer.traces_plain;
+        let is_traced = facts.supports_mgp() || self.traces_plain;
         if is_traced && call.kind() == Kind::Request {
-            add_trace(&mut call, facts.supports_mgp());
+            add_trace(call, facts.supports_mgp());
         }
         call.cx_mut().callee = facts;
-        Either::Left { future: self.inner.call(call) }
+        None
     }
+
+    /// Returns whether the server might refuse a call because it does not declare the tasks extension, and the call's
+    /// caller would then accept a task.
+    fn may_require_task(&self, call: &Call) -> bool {
+        let extensions = &call.cx().extensions;
+        extensions.get::<AcceptsRequiredTask>().is_some()
+            && extensions.get::<AcceptsTask>().is_none()
+            && serves_tasks(&self.session.facts())
+    }
+}
+
+/// Returns whether a server declares the tasks extension. The text of its capabilities is only searched and not parsed,
+/// so `true` can be wrong.
+#[must_use]
+pub fn serves_tasks(server: &PeerInfo) -> bool {
+    let declared = server.capabilities.as_ref().filter(|_| server.era == Era::Modern);
+    declared.is_some_and(|declared| declared.as_str().contains(key::TASKS_EXTENSION))
+}
+
+/// Returns whether a server refused a call because the call does not declare the tasks extension.
+#[must_use]
+pub fn requires_task(error: &RpcError) -> bool {
+    #[derive(Deserialize)]
+    struct Missing {
+        #[serde(rename = "requiredCapabilities")]
+        required: ClientCapabilities,
+    }
+    if error.code() != ErrorCode::MISSING_CLIENT_CAPABILITY {
+        return false;
+    }
+    let missing = error.as_data().and_then(|data| data.get::<Missing>().ok());
+    let extensions = missing.and_then(|missing| missing.required.extensions);
+    extensions.is_some_and(|all| all.get(key::TASKS_EXTENSION).is_some())
 }
 
 /// Adds the trace of the call: its id for a peer that speaks MGP, and `traceparent`.

@@ -25,7 +25,6 @@ pub(super) fn spawn(
 ) {
     let (running, abort_guard) = (table.enter(), AbortGuard(Arc::clone(entry)));
     let drain_hold = table.hold_drain();
-    let fetch_timeout = table.config().poll_interval.saturating_mul(2);
     let (weak, own) = (Arc::downgrade(table), Arc::clone(entry));
     let driver = async move {
         let mut cut =
@@ -38,6 +37,7 @@ pub(super) fn spawn(
         if let Some(cut) = &mut cut {
             // Delay the drain until the caller has polled the outcome: if the server stopped now, the outcome would be
             // lost.
+            let fetch_timeout = own.poll_interval().saturating_mul(2);
             let remaining = own.expires.saturating_duration_since(Instant::now());
             let fetched = timeout(fetch_timeout.min(remaining), own.delivered());
             tokio::select! {

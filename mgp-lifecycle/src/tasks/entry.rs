@@ -1,6 +1,7 @@
 //! One task, with its state, its open questions and its outcome.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::Waker;
 use std::time::Duration;
@@ -41,7 +42,7 @@ pub(super) struct Entry {
     era: Era,
     created: Timestamp,
     ttl_ms: u64,
-    poll_ms: u64,
+    poll_ms: AtomicU64,
     state: Mutex<EntryState>,
 }
 
@@ -129,7 +130,7 @@ impl Entry {
             driver: OnceLock::new(),
             era,
             ttl_ms: mgp_types::millis(ttl),
-            poll_ms: mgp_types::millis(poll),
+            poll_ms: AtomicU64::new(mgp_types::millis(poll)),
             state: Mutex::new(EntryState {
                 outcome: None,
                 is_tool_error: false,
@@ -152,6 +153,15 @@ impl Entry {
         let words = grant.permissions();
         let is_limited = words.iter().any(|word| word.starts_with("tools."));
         !is_limited || grant.permits("tools.call") || self.permissions.as_deref() == Some(words)
+    }
+
+    /// Returns the poll interval that is recommended to the caller.
+    pub(super) fn poll_interval(&self) -> Duration {
+        Duration::from_millis(self.poll_ms.load(Ordering::Relaxed))
+    }
+
+    pub(super) fn set_poll_interval(&self, interval: Duration) {
+        self.poll_ms.store(mgp_types::millis(interval), Ordering::Relaxed);
     }
 
     // === The outcome ===
@@ -311,7 +321,7 @@ impl Entry {
                 );
                 result.status_message = Some(WORKING_MESSAGE.to_owned());
                 result.ttl_ms = Some(self.ttl_ms);
-                result.poll_interval_ms = Some(self.poll_ms);
+                result.poll_interval_ms = Some(self.poll_ms.load(Ordering::Relaxed));
                 match Reply::of(&result)? {
                     Reply::Complete(body) => Ok(Reply::Task(body)),
                     other => Ok(other),
@@ -377,11 +387,11 @@ impl Entry {
             Era::Modern => {
                 task.result_type = Some(ResultType::Complete);
                 task.ttl_ms = Nullable::Value(self.ttl_ms);
-                task.poll_interval_ms = Some(self.poll_ms);
+                task.poll_interval_ms = Some(self.poll_ms.load(Ordering::Relaxed));
             }
             Era::Legacy => {
                 task.ttl = Nullable::Value(self.ttl_ms);
-                task.poll_interval = Some(self.poll_ms);
+                task.poll_interval = Some(self.poll_ms.load(Ordering::Relaxed));
             }
         }
         task

@@ -8,6 +8,7 @@ use std::pin::pin;
 use std::sync::{Arc, Weak};
 use std::task::{Context as Poller, Poll, Waker};
 use std::thread::{self, ThreadId};
+use std::time::Duration;
 
 use mgp_types::mcp::Era;
 use mgp_types::service::{
@@ -61,7 +62,19 @@ impl TaskTicket {
     pub fn is_task(&self) -> bool {
         self.0.entry().is_some()
     }
+
+    /// Recommends a poll interval to the caller, e.g. that of another server's task for which the call waits; has no
+    /// effect before the call has become a task. The interval is at least 100 ms and at most one minute.
+    pub fn recommend_interval(&self, interval: Duration) {
+        if let Some(entry) = self.0.entry() {
+            entry.set_poll_interval(interval.clamp(MIN_INTERVAL, MAX_INTERVAL));
+        }
+    }
 }
+
+/// The limits of the poll intervals that a handler recommends.
+const MIN_INTERVAL: Duration = Duration::from_millis(100);
+const MAX_INTERVAL: Duration = Duration::from_mins(1);
 
 /// The result of the attempt to make a call a task.
 enum HandOver {

@@ -17,12 +17,14 @@ use super::{AnswerPlace, ApprovalTerm, Approver, Decision, LeftOpen, Question, Q
 /// The name of the form field with which the person confirms a call.
 const CONFIRM_FIELD: &str = "confirm";
 
-/// The name of the form field with which the person chooses the duration or the term of an approval. Permissions are
-/// fields of the form too, and no permission has this name.
+/// The name of the form field with which the person chooses the duration or the term of an approval.
 const TERM_FIELD: &str = "term";
 
-/// The name of the form field for the person's reason; no permission has this name.
+/// The name of the form field for the person's reason.
 const REASON_FIELD: &str = "reason";
+
+/// The first word of the names of form fields for permissions, which no other field has.
+const PERMISSION_PREFIX: &str = "allow";
 
 /// The maximum length of a stored reason, in bytes.
 const MAX_REASON: usize = 500;
@@ -166,10 +168,10 @@ fn form(question: &Question, principal: &Principal) -> Result<(String, CallerReq
             "confirm"
         }
         QuestionSubject::Permissions { permissions, .. } => {
-            for permission in form_permissions(permissions) {
+            for (permission, field_name) in form_permissions(permissions) {
                 let title = format!("{} ({})", name(permission.as_str()), permission.risk());
                 let field = json!({"type": "boolean", "title": title, "default": false});
-                fields.insert(permission.as_str().to_owned(), field);
+                fields.insert(field_name, field);
             }
             let terms: Vec<_> = terms(principal).map(|(term, _)| term).collect();
             let choice =
@@ -194,9 +196,24 @@ fn form(question: &Question, principal: &Principal) -> Result<(String, CallerReq
     Ok((key, CallerRequest::new(ElicitationCreate::METHOD, Payload::of(&params)?)))
 }
 
-/// Returns the permissions that the form shows: those with a valid name, up to the maximum. Others stay undecided.
-fn form_permissions(permissions: &[Permission]) -> impl Iterator<Item = &Permission> {
-    permissions.iter().filter(|permission| permission.is_valid()).take(MAX_PERMISSIONS)
+/// Returns the permissions that the form shows, each with the name of its field: those with a valid name, up to the
+/// maximum. Others stay undecided. Equal lists have equal names, and an answer is bound to its list.
+///
+/// The names are identifiers, because clients with typed answers, e.g. of `FastMCP`, rename all other fields.
+fn form_permissions(permissions: &[Permission]) -> Vec<(&Permission, String)> {
+    let mut shown: Vec<(&Permission, String)> = Vec::new();
+    for permission in permissions.iter().filter(|name| name.is_valid()).take(MAX_PERMISSIONS) {
+        // The clients also merge adjacent underscores, so the words are joined by single ones.
+        let words = permission.as_str().split(['.', '-', '_']).filter(|word| !word.is_empty());
+        let base = [PERMISSION_PREFIX].into_iter().chain(words).collect::<Vec<_>>().join("_");
+        // Some clients ignore the case of names.
+        let is_free =
+            |name: &String| shown.iter().all(|(_, taken)| !taken.eq_ignore_ascii_case(name));
+        let mut numbered = (2_usize..).map(|number| format!("{base}_{number}"));
+        let name = Some(base.clone()).filter(is_free).or_else(|| numbered.find(is_free));
+        shown.push((permission, name.unwrap_or(base)));
+    }
+    shown
 }
 
 /// Returns the decision that an answer contains, with the person's reason.
@@ -224,7 +241,12 @@ fn read_content(question: &Question, principal: &Principal, answer: &ElicitResul
         // A person who closes the form without answering has decided nothing.
         _ => return Decision::new(GrantDecision::Deferred, by).with("cause", &LeftOpen::Closed),
     };
-    let yes = |field: &str| content.get(field).is_some_and(|value| value.as_str() == "true");
+    let answered = |field: &str| content.get(field).map(|value| value.as_str() == "true");
+    let yes = |field: &str| answered(field) == Some(true);
+    // Earlier forms had fields with the names of the permissions.
+    let is_allowed = |permission: &Permission, field: &str| {
+        answered(field).or_else(|| answered(permission.as_str())) == Some(true)
+    };
     let permissions = match &question.about {
         QuestionSubject::Call { .. } if yes(CONFIRM_FIELD) => {
             let chosen = content.decode::<String>(TERM_FIELD).ok().flatten();
@@ -236,8 +258,10 @@ fn read_content(question: &Question, principal: &Principal, answer: &ElicitResul
         QuestionSubject::Permissions { permissions, .. } => permissions,
     };
     let mut decision = Decision::new(GrantDecision::Approved, by);
-    for permission in form_permissions(permissions).filter(|name| yes(name.as_str())) {
-        decision.per_permission.insert(permission.clone(), GrantDecision::Approved.into());
+    for (permission, field) in form_permissions(permissions) {
+        if is_allowed(permission, &field) {
+            decision.per_permission.insert(permission.clone(), GrantDecision::Approved.into());
+        }
     }
     if decision.per_permission.len() < permissions.len() {
         // A person who leaves the box empty does not allow the call, but has not denied it either, so no denial is

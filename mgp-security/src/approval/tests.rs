@@ -175,6 +175,39 @@ async fn each_permission_is_decided_separately_and_for_a_term() {
 }
 
 #[tokio::test]
+async fn the_fields_of_permissions_have_names_that_typed_clients_keep() {
+    let names = ["filesystem.read", "camera", "com.a_b.c", "com.a.b-c", "com.a.b.c.2", "com.a.b.c"];
+    let fields = ["filesystem_read", "camera", "com_a_b_c", "com_a_b_c_2", "com_a_b_c_2_2"];
+    let fields: Vec<_> = fields.iter().map(|field| format!("allow_{field}")).collect();
+    let (_, _, params) = elicit(permissions(&names[..5]), json!({"action": "decline"})).await;
+    let shown = params["requestedSchema"]["properties"].as_object().unwrap();
+    for (field, permission) in fields.iter().zip(names) {
+        let title = shown[field]["title"].as_str().unwrap();
+        assert!(title.starts_with(permission), "{field}: {title}");
+        let yes = json!({"action": "accept", "content": {field.as_str(): true}});
+        let (decision, ..) = elicit(permissions(&names), yes).await;
+        let allowed: Vec<_> = decision.per_permission.keys().map(Permission::as_str).collect();
+        assert_eq!(allowed, [permission]);
+    }
+    assert_eq!(shown.len(), 7, "the term and the reason are the other fields");
+    // Not even a client that merges underscores or ignores case confuses two fields.
+    let names = ["_._", "-.-", "-.2", "a.b", "A.B"];
+    let (_, _, params) = elicit(permissions(&names), json!({"action": "decline"})).await;
+    let shown = params["requestedSchema"]["properties"].as_object().unwrap();
+    for field in ["allow", "allow_2", "allow_2_2", "allow_a_b", "allow_A_B_2"] {
+        assert!(shown.contains_key(field), "{field}: {shown:?}");
+    }
+    // An answer with the field of an earlier form counts, unless it also has the new one.
+    for (content, allowed) in
+        [(json!({"camera": true}), 1), (json!({"camera": true, "allow_camera": false}), 0)]
+    {
+        let answer = json!({"action": "accept", "content": content});
+        let (decision, ..) = elicit(permissions(&["camera"]), answer).await;
+        assert_eq!(decision.per_permission.len(), allowed, "{content}");
+    }
+}
+
+#[tokio::test]
 async fn no_user_decides_for_a_tenant_without_an_expiry() {
     let ends_soon = |decision: &Decision| {
         let end = decision.expires_at.as_ref().expect("it has an end").to_system_time().unwrap();

@@ -13,7 +13,8 @@ mod verdict;
 
 use std::sync::Arc;
 
-use mgp_types::mgp::{DefaultPolicy, Permission};
+use mgp_types::Sha256Hash;
+use mgp_types::mgp::{DefaultPolicy, Permission, RiskLevel, Validator};
 use mgp_types::service::{Call, Context, Hidden, Principal, ServerId};
 use mgp_types::store::StoreError;
 
@@ -29,7 +30,7 @@ use crate::permission::{
     AskOutcomes, MissingPermission, PermissionJudgement, PermissionNeed, PermissionRefused,
 };
 use crate::scope::{HeldScopes, ScopesMissing};
-use crate::tool::{Assessment, NamedTool};
+use crate::tool::{Assessment, ConfirmRefused, NamedTool};
 
 pub(crate) use snapshot::{ServerName, Snapshot, Sources, ToolOrigin};
 use verdict::Findings;
@@ -44,6 +45,14 @@ pub(crate) struct CallFacts<'a> {
     pub(crate) arguments: Option<&'a str>,
     pub(crate) at: &'a Moment<'a>,
     pub(crate) preparations: &'a CallPreparations,
+}
+
+/// The definition and the risk of a tool for which a call was confirmed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ConfirmedTool {
+    /// The hash of the definition, if it is known.
+    pub(crate) definition: Option<Sha256Hash>,
+    pub(crate) risk: RiskLevel,
 }
 
 /// The questions and preparations that are already done for a call, so that none of them is repeated.
@@ -62,8 +71,8 @@ pub(crate) struct CallPreparations {
     pub(crate) asked: Option<AskOutcomes>,
     /// The permissions that a person granted for this call only, when confirming it.
     pub(crate) granted: Vec<Permission>,
-    /// `true` once the call was confirmed.
-    pub(crate) confirmed: bool,
+    /// The confirmations of the call, with the tool as the person saw it.
+    pub(crate) confirmed: Vec<ConfirmedTool>,
     /// `true` when a call that has waited is decided about once more, immediately before it runs. If the server
     /// announced changes before and yet listed the same tools, its further announcements do not count in this decision.
     pub(crate) is_last_decision: bool,
@@ -77,7 +86,7 @@ impl CallPreparations {
     /// the tools as listed, and an override of the risk as recorded.
     pub(crate) fn finished(
         granted: Vec<Permission>,
-        confirmed: bool,
+        confirmed: Vec<ConfirmedTool>,
         settled: Option<u64>,
     ) -> Self {
         let asked = Some(AskOutcomes::default());
@@ -482,7 +491,8 @@ fn check_arguments(
     let call = (facts.call, facts.server, facts.tool);
     let definition = snapshot.definition(facts.tool);
     let trust = &snapshot.policy(facts.server).trust;
-    let validation = validators.check(call, assessment, definition, trust);
+    let limits_paths = are_paths_limited(facts, snapshot, assessment);
+    let validation = validators.check(call, assessment, definition, trust, limits_paths);
     let passed = validation.applied.len() - usize::from(validation.fails_last());
     for validator in &validation.applied[..passed] {
         steps.add(Stage::Validators, StepResult::Passed, || validator.as_str().to_owned());
@@ -493,6 +503,23 @@ fn check_arguments(
     Err(Refusal::Blocked(blocked).into())
 }
 
+/// Returns whether the limits of a permission allow all paths of a call with the URL of a file.
+fn are_paths_limited(
+    facts: &CallFacts<'_>,
+    snapshot: &Snapshot<'_>,
+    assessment: &Assessment,
+) -> bool {
+    let has_file = |arguments: &str| arguments.to_ascii_lowercase().contains("file:");
+    if !assessment.validators.contains(&Validator::NetworkRestricted)
+        || !facts.arguments.is_some_and(has_file)
+    {
+        return false;
+    }
+    let judged = judge_permissions(facts, snapshot, assessment);
+    let judgement = judged.and_then(Result::ok);
+    judgement.is_some_and(|judged| judged.limits_paths && judged.missing.is_empty())
+}
+
 fn check_confirmation(
     facts: &CallFacts<'_>,
     snapshot: &Snapshot<'_>,
@@ -500,7 +527,12 @@ fn check_confirmation(
     findings: &mut Findings,
     steps: &mut impl Recorder,
 ) -> Result<(), CallOutcome> {
-    if assessment.is_harmless() || !snapshot.confirms() || facts.preparations.confirmed {
+    if assessment.is_harmless() || !snapshot.confirms() {
+        return Ok(());
+    }
+    let confirmed = &facts.preparations.confirmed;
+    // The tools may have been listed again since the person saw the definition.
+    if !confirmed.is_empty() && confirmed.contains(&snapshot.confirmable(facts, assessment)) {
         return Ok(());
     }
     let policy = snapshot.policy(facts.server);
@@ -522,6 +554,11 @@ fn check_confirmation(
                 steps.add(Stage::Confirmation, StepResult::Passed, || entry.clone());
                 findings.set_confirmation_spared_by(NamedTool::by(entry));
                 return Ok(());
+            }
+            if !confirmed.is_empty() {
+                let refused = ConfirmRefused::changed(facts.server, facts.tool, assessment);
+                steps.add(Stage::Confirmation, StepResult::Refused, || refused.to_string());
+                return Err(Refusal::from(refused).into());
             }
             steps.add(Stage::Confirmation, StepResult::Asks, risk);
             Err(CallOutcome::Ask(Requirement::Confirmation))

@@ -10,7 +10,7 @@ use mgp_types::mgp::Permission;
 use mgp_types::service::{Context, Principal, ServerId};
 use mgp_types::store::StoreError;
 
-use super::{CallFacts, CallPreparations};
+use super::{CallFacts, CallPreparations, ConfirmedTool};
 use crate::access::{Access, AccessView};
 use crate::approval::{CallApproval, CalledTool};
 use crate::definition::{
@@ -267,6 +267,19 @@ impl<'a> Snapshot<'a> {
 
     pub(super) fn confirms(&self) -> bool {
         self.sources.confirmations.is_some()
+    }
+
+    /// Returns the tool of a call as a confirmation of the call is bound to it.
+    pub(super) fn confirmable(
+        &self,
+        facts: &CallFacts<'_>,
+        assessment: &Assessment,
+    ) -> ConfirmedTool {
+        let tools = self.sources.assess();
+        ConfirmedTool {
+            definition: tools.and_then(|tools| tools.definition(facts.server, facts.tool)),
+            risk: assessment.effective_risk.clone(),
+        }
     }
 
     /// Returns an approval of an earlier call that also covers this call and for which `is_enough` returns `true`, if

@@ -3,15 +3,14 @@
 use std::cell::LazyCell;
 use std::sync::Arc;
 
-use mgp_types::{Payload, Sha256Hash, mcp};
+use mgp_types::mcp::{self, differ_only_in_order, differ_only_in_wrapping};
+use mgp_types::{Payload, Sha256Hash};
 use serde_json::Value;
 
 use super::name::NameFlaw;
-use super::order::differ_only_in_order;
 use super::pin::Pin;
 use super::review::{Finding, Rule, Severity, is_own_advice, review, steered};
 use super::shown::Shown;
-use super::wrapped::differ_only_in_wrapping;
 
 /// The size of a definition without its output schema, in bytes, above which an operator must review it, because a
 /// model reads all of it with every request. Models do not get the output schema.

@@ -13,7 +13,6 @@ mod listing;
 mod name;
 mod number;
 mod operator_decision;
-mod order;
 mod pin;
 mod refused;
 mod reply;
@@ -24,7 +23,6 @@ mod state;
 mod table;
 #[cfg(test)]
 mod tests;
-mod wrapped;
 
 pub use definitions::Definitions;
 pub(crate) use definitions::ServerTools;

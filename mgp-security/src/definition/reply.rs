@@ -5,7 +5,7 @@ use mgp_types::mcp::key;
 use mgp_types::method::ToolsList;
 use mgp_types::mgp::{Extension, RiskLevel};
 use mgp_types::service::{Authority, Call, Context, Reply, ServerId};
-use mgp_types::{Extras, Payload, RpcError, Sha256Hash};
+use mgp_types::{Extras, Payload, RpcError, Sha256Hash, differs_only_in_case};
 use serde::Deserialize;
 
 use super::DefinitionState;
@@ -42,7 +42,7 @@ pub(crate) async fn watch(
 ) -> Result<Reply, RpcError> {
     let Some(body) = reply.as_body_mut() else { return Ok(reply) };
     let whole = Payload::from_trusted(String::from_utf8_lossy(&body.to_json()).into_owned());
-    let page: Page = whole.get().map_err(|error| {
+    let page: Page = read_page(&whole).map_err(|error| {
         let reason = RpcError::internal(format!("its list of tools cannot be read: {error}"));
         RpcError::from(Refusal::Unlisted { server: server.clone(), reason })
     })?;
@@ -58,6 +58,15 @@ pub(crate) async fn watch(
     let kept: Vec<_> = shown.into_iter().flatten().collect();
     body.insert("tools", Payload::of(&kept)?);
     Ok(reply)
+}
+
+/// Reads a list. A list with a second member that a host which ignores the case of names would use instead is refused.
+fn read_page(list: &Payload) -> Result<Page, RpcError> {
+    let members: Extras = list.get()?;
+    if members.iter().any(|(name, _)| differs_only_in_case(name, "tools")) {
+        return Err(RpcError::internal("a member differs from `tools` only in case"));
+    }
+    list.get()
 }
 
 /// Returns a tool in the form that this caller is allowed to see, or `None` if it is left out of the caller's list.

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use mgp_types::mcp::Era;
 use mgp_types::service::{Body, Context, Reply};
-use mgp_types::{Members, Payload, RpcError};
+use mgp_types::{Members, Payload, RpcError, differs_only_in_case};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -87,6 +87,11 @@ fn filter_text(
     let members: Members<'_> = serde_json::from_slice(text)?;
     let (mut out, mut hidden) = (String::with_capacity(text.len()), false);
     for (name, value) in &members.0 {
+        // Hosts that ignore the case of names would read these tools.
+        if differs_only_in_case(name, "tools") {
+            hidden = true;
+            continue;
+        }
         out.push(if out.is_empty() { '{' } else { ',' });
         out.push_str(&serde_json::to_string(name)?);
         out.push(':');
@@ -109,6 +114,9 @@ fn filter_text(
             out.push_str(tool.get());
         }
         out.push(']');
+    }
+    if out.is_empty() {
+        out.push('{');
     }
     out.push('}');
     Ok(hidden.then_some(out))
@@ -145,6 +153,11 @@ mod tests {
             r#"{"tools":[{"name":"a"}],"tools":[{"name":"b"}]}"#,
             Some(r#"{"tools":[{"name":"a"}],"tools":[]}"#),
         );
+        check(
+            r#"{"tools":[{"name":"a"}],"Tools":[{"name":"b"}]}"#,
+            Some(r#"{"tools":[{"name":"a"}]}"#),
+        );
+        check(r#"{"TOOLS":[{"name":"b"}]}"#, Some("{}"));
         for text in ["7", r#"{"tools":7}"#, r#"{"tools":[}"#] {
             assert!(filter_text(text.as_bytes(), |_| true).is_err(), "{text}");
         }

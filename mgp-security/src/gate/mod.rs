@@ -29,8 +29,8 @@ use tower_service::Service;
 use crate::access::{Credentials, Delegation, Moment, name_of};
 use crate::audit::REQUESTS_ONLY;
 use crate::decision::{
-    CallFacts, CallOutcome, CallPreparations, CallVerdict, Requirement, Snapshot, Sources,
-    ToolOrigin, admit, decide,
+    CallFacts, CallOutcome, CallPreparations, CallVerdict, ConfirmedTool, Requirement, Snapshot,
+    Sources, ToolOrigin, admit, decide,
 };
 use crate::definition::page;
 use crate::error::Refusal;
@@ -150,8 +150,8 @@ fn answer<F>(outcome: Result<Reply, RpcError>) -> Either<F, OwnFuture> {
 struct Answers {
     /// The permissions that were granted for this call only.
     granted: Vec<Permission>,
-    /// `true` if the call was confirmed after a question; `false` for a call that needed no confirmation.
-    confirmed: bool,
+    /// The confirmations that persons gave after a question; empty for a call that needed no confirmation.
+    confirmed: Vec<ConfirmedTool>,
     /// The number of announced changes of the server's tools at which they count as current for this call; see
     /// [`CallPreparations::settled`].
     settled: Option<u64>,

@@ -12,7 +12,8 @@ use mgp_types::{Payload, RpcError};
 
 use super::{Answers, decide_and_note, deny, log_denied, undecided, with_facts};
 use crate::decision::{
-    CallOutcome, CallPreparations, Requirement, Sources, after_permissions, lacked_permissions,
+    CallOutcome, CallPreparations, ConfirmedTool, Requirement, Sources, after_permissions,
+    lacked_permissions,
 };
 use crate::error::Refusal;
 use crate::tool::{Assessment, RiskyCall};
@@ -54,12 +55,12 @@ pub(super) async fn run<S: MgpService>(
         }
     }
     CallRecord::mark_held(call.cx(), false);
-    if preparations.confirmed || !preparations.granted.is_empty() || preparations.settled.is_some()
-    {
+    let CallPreparations { confirmed, granted, settled, .. } = &mut preparations;
+    if !confirmed.is_empty() || !granted.is_empty() || settled.is_some() {
         let mut answers = Answers::of(&call);
-        answers.settled = preparations.settled.or(answers.settled);
-        answers.granted.append(&mut preparations.granted);
-        answers.confirmed |= preparations.confirmed;
+        answers.settled = settled.or(answers.settled);
+        answers.granted.append(granted);
+        answers.confirmed.append(confirmed);
         call.cx_mut().extensions.insert(answers);
     }
     // Mark that this layer made the call wait, so that the stack decides about it again immediately before it runs.
@@ -104,9 +105,9 @@ async fn get<S: MgpService>(
             get_permissions(sources, call, assessment, missing, preparations).await?;
         }
         Requirement::Confirmation => {
-            confirm(sources, call, assessment, &[]).await?;
+            let confirmed = confirm(sources, call, assessment, &[]).await?;
             preparations.listed = false;
-            preparations.confirmed = true;
+            preparations.confirmed.push(confirmed);
             preparations.asked.get_or_insert_default();
         }
     }
@@ -134,14 +135,14 @@ async fn get_permissions(
             after_permissions(facts, snapshot, &assessment)
         });
         if let CallOutcome::Ask(_) = next {
-            tokio::select! {
+            let confirmed = tokio::select! {
                 biased;
                 confirmed = confirm(sources, call, Some(Arc::clone(&assessment)), &missing) => confirmed?,
                 // The caller of this function decides about the call again, and asks only for what the call still
                 // lacks.
                 () = has_fewer(sources, call, preparations, &assessment, &missing) => return Ok(()),
-            }
-            preparations.confirmed = true;
+            };
+            preparations.confirmed.push(confirmed);
             needed.retain(|permission| !missing.contains(permission));
             preparations.granted = missing;
         }
@@ -153,13 +154,14 @@ async fn get_permissions(
     Ok(())
 }
 
-/// Obtains the confirmation of a call. The same answer also grants the missing permissions for this call.
+/// Obtains the confirmation of a call, and returns the tool for which it is valid. The same answer also grants the
+/// missing permissions for this call.
 async fn confirm(
     sources: &Sources,
     call: &Call,
     assessment: Option<Arc<Assessment>>,
     missing: &[Permission],
-) -> Result<(), RpcError> {
+) -> Result<ConfirmedTool, RpcError> {
     let (Some(confirmations), Some(assessment), Some(tools)) =
         (&sources.confirmations, assessment, sources.assess())
     else {
@@ -167,17 +169,19 @@ async fn confirm(
     };
     let (cx, tool) = (call.cx(), call.tool().map(|tool| tool.name).unwrap_or_default());
     let server = sources.server_of(cx);
+    let (definition, risk) = (tools.definition(server, tool), assessment.effective_risk.clone());
     let risky = RiskyCall {
         cx: cx.clone(),
         server: server.cloned(),
         tool: tool.to_owned(),
         arguments: call.tool_arguments(),
-        definition: tools.definition(server, tool),
+        definition,
         assessment,
         missing: missing.to_vec(),
     };
     let confirmed = confirmations.confirm(risky, tools).await;
-    confirmed.map_err(|refusal| deny(sources, call, refusal))
+    confirmed.map_err(|refusal| deny(sources, call, refusal))?;
+    Ok(ConfirmedTool { definition, risk })
 }
 
 /// Waits until a call lacks fewer permissions than those that its question names, e.g. because an operator has granted

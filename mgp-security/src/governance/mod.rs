@@ -363,17 +363,20 @@ impl Governance {
         tool: &str,
         arguments: &Payload,
     ) -> CallVerdict {
-        self.preview(principal, server, tool, arguments, &CallPreparations::default())
+        let scope = Scope::new(ScopeKind::Request);
+        let cx = Context::new(Peer::none(), scope, principal.clone());
+        self.preview(cx, server, tool, arguments, &CallPreparations::default())
     }
 
-    /// Does the same as [`explain`](Self::explain), but assumes that an operator's override of the tool's risk is
-    /// recorded already, which a real call does first. If a server has not listed its tools since this process started,
-    /// this method uses the pinned definitions. If it has announced a change since its last list, this method uses that
-    /// list. Both might be outdated. Without arguments, rules that depend on them are not applied.
+    /// Does the same as [`explain`](Self::explain) for a caller with the credentials in `cx`, but assumes that an
+    /// operator's override of the tool's risk is recorded already, which a real call does first. If a server has not
+    /// listed its tools since this process started, this method uses the pinned definitions. If it has announced a
+    /// change since its last list, this method uses that list. Both might be outdated. Without arguments, rules that
+    /// depend on them are not applied.
     #[must_use]
     pub fn explain_pinned(
         &self,
-        principal: &Principal,
+        cx: &Context,
         server: &ServerId,
         tool: &str,
         arguments: Option<&Payload>,
@@ -384,27 +387,14 @@ impl Governance {
         let (settled, recorded) = (Some(definitions.announcements(server)), true);
         let preparations =
             CallPreparations { settled, recorded, any_arguments, ..CallPreparations::default() };
-        let verdict = self.preview(principal, server, tool, arguments, &preparations);
+        let verdict = self.preview(cx.clone(), server, tool, arguments, &preparations);
         let is_unlisted = matches!(verdict.outcome(), CallOutcome::Ask(Requirement::Listing))
             && definitions.definition(Some(server), tool).is_none();
         if is_unlisted && definitions.is_pinned(server, tool) {
             let listed = CallPreparations { listed: true, ..preparations };
-            return self.preview(principal, server, tool, arguments, &listed);
+            return self.preview(cx.clone(), server, tool, arguments, &listed);
         }
         verdict
-    }
-
-    fn preview(
-        &self,
-        principal: &Principal,
-        server: &ServerId,
-        tool: &str,
-        arguments: &Payload,
-        preparations: &CallPreparations,
-    ) -> CallVerdict {
-        let scope = Scope::new(ScopeKind::Request);
-        let cx = Context::new(Peer::none(), scope, principal.clone());
-        self.preview_in(cx, server, tool, arguments, preparations)
     }
 
     /// Does the same as [`explain`](Self::explain) for the caller of a request, with its credentials and the scopes of
@@ -424,10 +414,10 @@ impl Governance {
         let settled = Some(self.0.definitions.announcements(server));
         let known = CallPreparations { listed, settled, recorded, ..CallPreparations::default() };
         let preparations = CallPreparations { any_arguments, ..known };
-        self.preview_in(cx.clone(), server, tool, arguments.unwrap_or(&none), &preparations)
+        self.preview(cx.clone(), server, tool, arguments.unwrap_or(&none), &preparations)
     }
 
-    fn preview_in(
+    fn preview(
         &self,
         cx: Context,
         server: &ServerId,

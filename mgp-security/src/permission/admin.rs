@@ -1,4 +1,4 @@
-//! The administration of permissions by operators: approve, deny, revoke, list (MGP §3.6).
+//! The administration of permissions by operators: approve, deny, revoke, reset, list (MGP §3.6).
 
 use std::time::SystemTime;
 
@@ -220,6 +220,24 @@ impl Permissions {
         self.change(by, change, ApprovalDecision::Revoked).await
     }
 
+    /// Removes decisions about permissions: approvals, denials and revocations. Afterwards the configuration and the
+    /// policy of the server decide, as if no decision had been made. Returns the removed decisions.
+    ///
+    /// # Errors
+    /// As [`approve`](Self::approve); some of the decisions may have been removed.
+    ///
+    /// # Cancel safety
+    /// As [`approve`](Self::approve).
+    pub async fn reset(
+        &self,
+        by: &Principal,
+        change: PermissionChange,
+    ) -> Result<Vec<Approval>, RpcError> {
+        self.operators_only(by, change.server.as_ref(), "reset").await?;
+        let removed = self.inner.remove(by, &change).await;
+        removed.map_err(|refused| Refusal::from(Box::new(refused)).into())
+    }
+
     /// Removes the decisions about a server that is no longer registered. Checks no authority: the caller of this
     /// method must have done that.
     ///
@@ -321,6 +339,38 @@ impl Permissions {
 }
 
 impl PermissionCore {
+    /// Removes the decisions that a change names, each together with an event, and returns them.
+    async fn remove(
+        &self,
+        by: &Principal,
+        change: &PermissionChange,
+    ) -> Result<Vec<Approval>, PermissionRefused> {
+        change.check(self.entries.now())?;
+        change.check_unlimited()?;
+        if change.expires_at.is_some() {
+            return Err(PermissionRefused::unfit("a reset has no end"));
+        }
+        let place = Self::place(by, change.server.as_ref());
+        let named = Permission::canonical(&change.permissions);
+        let is_meant =
+            |approval: &Approval| approval.place() == place && named.contains(&approval.permission);
+        let event_of = |approval: &Approval| {
+            let (by, server) = (Actor::of(by), change.server.as_ref());
+            let event = Event::permission_revoked(by, server, &approval.permission)
+                .tenant(&approval.tenant)
+                .justification(change.justification.as_deref())
+                .before(approval.decision.as_str())
+                .cause("reset");
+            Some(event.build())
+        };
+        let _changing = self.entries.begin_change().await;
+        let found = self.entries.state().latest(is_meant).await;
+        let found = found.map_err(|error| PermissionRefused::unreadable(&error))?;
+        let removed = self.entries.state().take_out(is_meant, event_of).await;
+        removed.map_err(PermissionRefused::unwritten)?;
+        Ok(found.iter().map(|found| Approval::clone(&found.entry)).collect())
+    }
+
     async fn make(
         &self,
         by: &Principal,

@@ -247,6 +247,9 @@ pub(crate) struct PermissionJudgement {
     pub(crate) may_ask: bool,
     /// `true` if the policy grants a permission and that grant is not recorded yet.
     pub(crate) to_record: bool,
+    /// `true` if a permission that the call needs is granted for some paths only. If it is not missing, all paths among
+    /// the arguments are among these.
+    pub(crate) limits_paths: bool,
 }
 
 /// A snapshot of the approvals, which decides about the permissions of calls.
@@ -272,6 +275,7 @@ impl PermissionView<'_> {
         for permission in standard(needed).iter() {
             let stand = self.inner.stand(policy, server, held, permission, at);
             judgement.to_record |= matches!(stand, PermissionState::ByPolicy);
+            judgement.limits_paths |= stand.limits_paths();
             judgement.missing.extend(stand.missing(permission, need));
         }
         let declared = self.inner.declared.of(server);

@@ -231,6 +231,17 @@ impl<'a> PermissionState<'a> {
         }
     }
 
+    /// Returns whether the permission is granted for some paths only.
+    pub(super) fn limits_paths(&self) -> bool {
+        match self {
+            Self::Granted(Some(held)) => {
+                held.approval.scope.as_ref().is_some_and(|limits| !limits.paths.is_empty())
+            }
+            Self::Listed(limits) => !limits.paths.is_empty(),
+            _ => false,
+        }
+    }
+
     /// Returns the reason why a call lacks the permission, or `None` if the call has it.
     pub(super) fn missing(
         self,

@@ -64,6 +64,9 @@ impl Validate for StandardValidators {
         if *checked.validator == Validator::NetworkRestricted {
             let (urls, hosts) = places(checked.definition);
             subject = subject.targets(urls, hosts);
+            if checked.limits_paths {
+                subject = subject.allow_file_urls();
+            }
         }
         if *checked.validator == Validator::CodeSafety {
             subject = subject.code(code_policy(call.name, checked.definition, &arguments));

@@ -36,6 +36,9 @@ pub struct CheckedCall<'a> {
     pub definition: Option<&'a mcp::Tool>,
     /// The operator's trust in the server of the tool.
     pub trust: &'a TrustLevel,
+    /// `true` if a permission of the call limits the paths, and all paths among the arguments, also those in URLs of
+    /// files, are within the limits.
+    pub limits_paths: bool,
 }
 
 /// The URLs that a kernel itself has put into the arguments of a call, from which the tool reads the data of a
@@ -176,13 +179,21 @@ impl Validators {
         assessment: &Assessment,
         definition: Option<&mcp::Tool>,
         trust: &TrustLevel,
+        limits_paths: bool,
     ) -> Validation {
         let mut applied = Vec::new();
         for validator in &assessment.validators {
             let checked = match self.0.get(validator) {
                 Some(check) => {
                     applied.push(validator.clone());
-                    let checked = CheckedCall { call, validator, assessment, definition, trust };
+                    let checked = CheckedCall {
+                        call,
+                        validator,
+                        assessment,
+                        definition,
+                        trust,
+                        limits_paths,
+                    };
                     check.check(&checked).map_err(Cause::Violation)
                 }
                 None => Err(Cause::Missing(validator.clone())),

@@ -8,6 +8,7 @@ mod access_layer;
 mod access_worlds;
 mod audit_cancel;
 mod configured;
+mod file_urls;
 mod guard;
 mod kills;
 mod lies;

@@ -74,6 +74,8 @@ struct World {
 
 const TOOL: &str = r#"{"tools":[{"name":"wipe","inputSchema":{},"security":{"risk_level":"dangerous","permissions_required":["shell.execute"],"side_effects":["none"],"validator":"none"}}]}"#;
 const OTHER: &str = r#"{"tools":[{"name":"wipe","inputSchema":{},"description":"Another.","security":{"risk_level":"dangerous","permissions_required":["shell.execute"],"side_effects":["none"],"validator":"none"}}]}"#;
+/// A definition that differs from [`TOOL`] only in a member that needs no new approval.
+const NEXT: &str = r#"{"tools":[{"name":"wipe","inputSchema":{},"_meta":{"version":2},"security":{"risk_level":"dangerous","permissions_required":["shell.execute"],"side_effects":["none"],"validator":"none"}}]}"#;
 
 fn policy() -> ServerPolicy {
     let mut policy = ServerPolicy::default();
@@ -240,6 +242,18 @@ async fn a_definition_that_changed_while_an_approver_was_asked_is_not_called() {
 }
 
 #[tokio::test]
+async fn a_confirmation_is_not_valid_for_a_definition_that_was_listed_after_it() {
+    for question in QUESTIONS {
+        let mut world = World::with_access().await;
+        let call = world.ask(question).await;
+        *world.lists.lock().unwrap() = [NEXT; 2];
+        world.governance.definitions().mark_stale(&disk());
+        world.person.permits.add_permits(2);
+        world.refused(call.await.unwrap(), 1000, "listed after the confirmation");
+    }
+}
+
+#[tokio::test]
 async fn a_list_that_went_stale_while_an_approver_was_asked_is_read_again() {
     for (question, tools) in QUESTIONS.into_iter().flat_map(|one| [(one, TOOL), (one, OTHER)]) {
         let mut world = World::with_access().await;
@@ -356,7 +370,7 @@ async fn previews_use_the_last_list_of_a_server_that_has_announced_a_change() {
     let (governance, cx) = (&world.governance, &world.client.cx);
     for verdict in [
         governance.explain_for(cx, &disk(), "wipe", None),
-        governance.explain_pinned(&cx.principal, &disk(), "wipe", None),
+        governance.explain_pinned(cx, &disk(), "wipe", None),
     ] {
         assert!(matches!(verdict.outcome(), CallOutcome::Ask(Requirement::Confirmation)));
     }
@@ -376,8 +390,8 @@ async fn a_preview_without_arguments_checks_the_limits_of_a_tool_without_argumen
         let limited = World::shell().scope(limits);
         world.governance.permissions().approve(&operator(), limited).await.unwrap();
         world.client.request("tools/list", "{}").await.unwrap();
-        let caller = &world.client.cx.principal;
-        let verdict = world.governance.explain_pinned(caller, &disk(), "wipe", arguments);
+        let cx = &world.client.cx;
+        let verdict = world.governance.explain_pinned(cx, &disk(), "wipe", arguments);
         let is_asked = matches!(verdict.outcome(), CallOutcome::Ask(Requirement::Confirmation));
         assert_eq!(is_asked, !is_refused, "{tools} {arguments:?}: {verdict:?}");
         assert_eq!(verdict.refusal().is_some(), is_refused, "{tools} {arguments:?}: {verdict:?}");

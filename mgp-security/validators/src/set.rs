@@ -23,6 +23,7 @@ pub struct GuardedCall<'a> {
     code: Option<CodePolicy>,
     urls: Vec<String>,
     hosts: Vec<String>,
+    allows_files: bool,
 }
 
 impl<'a> GuardedCall<'a> {
@@ -37,6 +38,7 @@ impl<'a> GuardedCall<'a> {
             code: None,
             urls: Vec::new(),
             hosts: Vec::new(),
+            allows_files: false,
         }
     }
 
@@ -59,6 +61,14 @@ impl<'a> GuardedCall<'a> {
     #[must_use]
     pub fn targets(mut self, urls: Vec<String>, hosts: Vec<String>) -> Self {
         (self.urls, self.hosts) = (urls, hosts);
+        self
+    }
+
+    /// Lets `network_restricted` pass arguments that are the URL of a file on this machine. The program that calls this
+    /// method must have checked that the call may use these files.
+    #[must_use]
+    pub fn allow_file_urls(mut self) -> Self {
+        self.allows_files = true;
         self
     }
 
@@ -119,6 +129,7 @@ impl ValidatorSet {
                     Some(resolver) => NetworkRules::new().resolver(&**resolver),
                     None => NetworkRules::new(),
                 };
+                let rules = if call.allows_files { rules.allow_files() } else { rules };
                 network::check(call.arguments, (&call.urls, &call.hosts), rules).map_err(reject)
             }
             Validator::CodeSafety => match &call.code {

@@ -254,6 +254,43 @@ fn names_are_resolved_and_checked_again_at_the_connection() {
 }
 
 #[test]
+fn files_whose_paths_are_limited_elsewhere_pass_as_urls() {
+    let check = |url: &str, is_limited: bool| {
+        let given = json!({"uri": url});
+        let call = GuardedCall::new("convert_to_markdown", &given);
+        let call = if is_limited { call.allow_file_urls() } else { call };
+        ValidatorSet::new().check(&Validator::NetworkRestricted, &call).is_ok()
+    };
+    for url in [
+        "file:///home/ann/a.pdf",
+        "file:///home/ann/My%20report.pdf",
+        "FILE://localhost/home/ann/a.pdf",
+        "file:/home/ann/a.pdf",
+        "file:///C:/Users/ann/a.pdf",
+    ] {
+        assert!(check(url, true), "{url}");
+        assert!(!check(url, false), "{url}");
+    }
+    for url in [
+        "file://evil.example/a.pdf",
+        "file:////evil.example/a.pdf",
+        "file:///%2fevil.example/a.pdf",
+        "file:///home\\..\\a.pdf",
+        "file:home/ann/a.pdf",
+        "file:///home/ann/a.pdf?x",
+        "file:///home/ann/a.pdf,http://10.0.0.1/",
+        "file:///home/ann/a.pdf\nhttp://10.0.0.1/",
+        "\u{1}file:///home/ann/a.pdf",
+        " file:///home/ann/a.pdf",
+        "file:///home/ann/a.pdf ",
+        "file:///home/ann/My report.pdf",
+        "http://10.0.0.1/",
+    ] {
+        assert!(!check(url, true), "{url}");
+    }
+}
+
+#[test]
 fn a_number_under_the_name_of_a_declared_host_is_an_address() {
     let arguments = json!({"machine": 2_130_706_433});
     let call = GuardedCall::new("ping", &arguments);

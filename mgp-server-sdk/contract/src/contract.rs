@@ -1,7 +1,7 @@
 //! The parsed definition of a tool, from which this crate derives differences, exports and specifications.
 
-use mgp_types::canonical_hash;
-use mgp_types::mcp::{self, ToolIdempotency};
+use mgp_types::mcp::{self, ToolIdempotency, differ_only_in_order, differ_only_in_wrapping};
+use mgp_types::{Payload, canonical_hash};
 use semver::Version;
 use serde_json::{Value, json};
 
@@ -22,13 +22,16 @@ pub struct Contract {
 }
 
 impl Contract {
-    /// Creates a contract from a definition; returns `None` if the definition has no name or no input schema.
+    /// Creates a contract from a definition; returns `None` if the definition has no name or no input schema. A schema
+    /// that is an empty list is an empty object, as PHP writes it.
     #[must_use]
     pub fn from_definition(definition: Value) -> Option<Self> {
         let name = definition.get("name")?.as_str()?.to_owned();
-        let is_schema = |schema: &&Value| schema.is_object();
-        let input = definition.get("inputSchema").filter(is_schema)?.clone();
-        let output = definition.get("outputSchema").filter(is_schema).cloned();
+        let schema = |name: &str| match definition.get(name)? {
+            Value::Array(elements) if elements.is_empty() => Some(json!({})),
+            schema => Some(schema.clone()).filter(Value::is_object),
+        };
+        let (input, output) = (schema("inputSchema")?, schema("outputSchema"));
         Some(Self { name, input, output, definition, is_whole: true })
     }
 
@@ -65,7 +68,7 @@ impl Contract {
     /// Returns the value of a hint in the annotations or, if it is absent, the default that MCP defines.
     #[must_use]
     pub fn hint(&self, hint: &str) -> bool {
-        let given = self.definition.get("annotations").and_then(|hints| hints.get(hint)?.as_bool());
+        let given = self.definition.get("annotations").and_then(|hints| flag(hints.get(hint)?));
         given.unwrap_or(matches!(hint, "destructiveHint" | "openWorldHint"))
     }
 
@@ -78,7 +81,7 @@ impl Contract {
             return Some(known);
         }
         let hints = self.definition.get("annotations");
-        let given = |hint| hints.and_then(|hints| hints.get(hint)).and_then(Value::as_bool);
+        let given = |hint| hints.and_then(|hints| hints.get(hint)).and_then(flag);
         match (given("idempotentHint"), given("readOnlyHint")) {
             (Some(true), _) | (None, Some(true)) => Some(ToolIdempotency::Yes),
             (Some(false), _) => Some(ToolIdempotency::No),
@@ -108,6 +111,18 @@ impl Contract {
             .to_string()
     }
 
+    /// Returns whether two definitions are the same: equal, or equal except for the form that the output schema has in
+    /// sessions of the other era of MCP, or for the order of words that a server writes from a set.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        let is_changed_in_form = || {
+            let [one, other] = [self, other].map(|tool| Payload::of(&tool.definition));
+            let (Ok(one), Ok(other)) = (one, other) else { return false };
+            differ_only_in_wrapping(&one, &other) || differ_only_in_order(&one, &other)
+        };
+        self.hash() == other.hash() || is_changed_in_form()
+    }
+
     /// Creates a contract from its parts, e.g. from those that a specification in Markdown contains.
     pub(crate) fn from_parts(
         name: &str,
@@ -122,4 +137,9 @@ impl Contract {
         }
         Self { name: name.to_owned(), input, output, definition, is_whole: false }
     }
+}
+
+/// Returns the value of a hint, which some servers write as `0` or `1`.
+fn flag(value: &Value) -> Option<bool> {
+    value.as_bool().or_else(|| value.as_u64().map(|number| number != 0))
 }

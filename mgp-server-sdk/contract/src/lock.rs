@@ -146,7 +146,11 @@ impl LockedServer {
     /// Returns the differences of the current tools `now` from the locked ones; only tools that differ are included.
     #[must_use]
     pub fn changed_tools(&self, now: &[Contract]) -> Vec<ToolDifference> {
-        let locked = self.contracts();
+        // A locked tool that is the same counts in its current form, which differs between the eras of MCP.
+        let current = |old: Contract| {
+            now.iter().find(|new| old.name == new.name && old.is_same(new)).cloned().unwrap_or(old)
+        };
+        let locked: Vec<_> = self.contracts().into_iter().map(current).collect();
         let mut found = compare_all(&locked, now);
         // Also report a tool of which only members changed that `compare_all` does not know.
         for tool in now {
@@ -250,6 +254,37 @@ mod tests {
         assert_eq!(LockFile::parse(&lock.to_text()).unwrap(), lock);
         assert_eq!(lock.contracts()[0].name, "s.t");
         assert!(LockFile::parse("{\"lock_version\":9,\"servers\":{}}").unwrap_err().contains('9'));
+    }
+
+    #[test]
+    fn the_form_of_an_output_schema_in_the_other_era_is_not_a_difference() {
+        let listed = |schema: Value| {
+            let mut server = server("T.");
+            server.tools[0]["outputSchema"] = schema;
+            server
+        };
+        let inner = json!({ "type": "array", "items": { "type": "string" } });
+        let wrapped = |inner: &Value| json!({ "type": "object", "properties": { "result": inner }, "required": ["result"] });
+        let (modern, legacy) = (listed(inner.clone()), listed(wrapped(&inner)));
+        assert_eq!(modern.changed_tools(&legacy.contracts()), []);
+        assert_eq!(legacy.changed_tools(&modern.contracts()), []);
+        let other = listed(wrapped(&json!({ "type": "string" })));
+        assert_eq!(modern.changed_tools(&other.contracts()).len(), 1);
+    }
+
+    #[test]
+    fn a_tool_whose_schema_is_an_empty_list_is_locked() {
+        let mut server = server("T.");
+        server.tools[0]["inputSchema"] = json!([]);
+        assert_eq!(server.contracts()[0].input, json!({}));
+    }
+
+    #[test]
+    fn another_order_of_words_from_a_set_is_not_a_difference() {
+        let locked = server("Formats:\n`ANSIC`, `Kitchen`");
+        assert_eq!(locked.changed_tools(&server("Formats:\n`Kitchen`, `ANSIC`").contracts()), []);
+        let other = server("Formats:\n`Kitchen`, `Stamp`");
+        assert_eq!(locked.changed_tools(&other.contracts()).len(), 1);
     }
 
     #[test]

@@ -5,6 +5,8 @@
 
 #[cfg(feature = "lexicon")]
 mod language;
+#[cfg(feature = "lexicon")]
+mod negation;
 #[cfg(all(test, feature = "lexicon"))]
 mod pack;
 #[cfg(feature = "lexicon")]
@@ -19,6 +21,7 @@ mod translate;
 mod words;
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 #[cfg(feature = "lexicon")]
 pub(crate) use crate::embed::has_english;
@@ -35,6 +38,8 @@ pub(crate) struct Translation {
     pub(crate) text: String,
     /// English words that are less likely translations, each with a weight below 1.
     pub(crate) lesser: Vec<(&'static str, f32)>,
+    /// The ranges in `text` of the translations of words that the original text negates, e.g. `nicht löschen`.
+    pub(crate) negated: Vec<Range<usize>>,
 }
 
 /// Returns `None`, because the crate is built without the lexicon.
@@ -45,7 +50,7 @@ pub(crate) fn translate(_: &str, _: &dyn Fn(&str) -> bool) -> Option<Translation
 
 /// Returns no words, because words are not corrected in a crate that is built without the lexicon.
 #[cfg(not(feature = "lexicon"))]
-pub(crate) fn misspelled(_: &str, _: &dyn Fn(&str) -> bool) -> Vec<std::ops::Range<usize>> {
+pub(crate) fn misspelled(_: &str, _: &dyn Fn(&str) -> bool) -> Vec<Range<usize>> {
     Vec::new()
 }
 

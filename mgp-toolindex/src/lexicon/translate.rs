@@ -8,6 +8,7 @@ use std::ops::Range;
 
 use super::Translation;
 use super::language::{LATIN, Language, Script, is_syllable};
+use super::negation::{is_negated, is_negated_in_run};
 use super::token::{Token, tokens};
 use super::words::{Lexicon, Senses};
 use crate::embed::has_english;
@@ -153,6 +154,8 @@ enum Found {
     Senses(Senses),
     /// One of [`STEP_WORDS`].
     Step,
+    /// The text negates the part before this one.
+    Negation,
     /// A part of the text that is not in the lexicon.
     Unknown(String),
 }
@@ -232,10 +235,15 @@ impl Reader<'_> {
             return Some(Read { tokens: 1, found: vec![Found::Step] });
         }
         languages.iter().find_map(|language| {
-            self.read_phrase(*language, at).or_else(|| {
+            let read = self.read_phrase(*language, at).or_else(|| {
                 let found = self.read_parts(*language, self.word(token))?;
                 Some(Read { tokens: 1, found })
-            })
+            })?;
+            if read.tokens > 1 || !is_negated(self.text, self.tokens, at, *language) {
+                return Some(read);
+            }
+            let found = read.found.into_iter().flat_map(|found| [found, Found::Negation]);
+            Some(Read { tokens: 1, found: found.collect() })
         })
     }
 
@@ -347,6 +355,9 @@ impl Reader<'_> {
             if let Some((length, senses)) = longest {
                 push_unknown(&mut unknown, &mut found);
                 found.push(Found::Senses(senses));
+                if is_negated_in_run(&run[..at], &run[at + length..]) {
+                    found.push(Found::Negation);
+                }
                 at += length;
             } else {
                 unknown.push(letter);
@@ -416,12 +427,14 @@ impl Writer {
 
     /// Writes the English words for a foreign word. A word without a meaning of its own is left out.
     fn replace(&mut self, found: &[Found]) {
-        let mut english = String::new();
+        let (mut english, mut last, mut negated) = (String::new(), 0..0, Vec::new());
         for part in found {
             match part {
                 Found::Unknown(text) => push_word(text, &mut english),
                 Found::Step => push_word("then", &mut english),
+                Found::Negation => negated.push(last.clone()),
                 Found::Senses(senses) => {
+                    let start = english.len();
                     for (word, weight) in self.lexicon.english(*senses).zip(WEIGHTS) {
                         push_word(word, &mut english);
                         if weight < 1.0 {
@@ -430,10 +443,14 @@ impl Writer {
                             self.likeliest.push(word);
                         }
                     }
+                    last = start..english.len();
                 }
             }
         }
         self.push(&english);
+        let start = self.translation.text.len() - english.len();
+        let negated = negated.into_iter().map(|range| start + range.start..start + range.end);
+        self.translation.negated.extend(negated);
     }
 }
 
@@ -472,6 +489,20 @@ mod tests {
         check("¿qué tiempo hace en Madrid?", "weather");
         check("che tempo fa a Roma", "weather");
         check("como está o tempo em Lisboa", "weather");
+    }
+
+    #[test]
+    fn phrases_do_not_hide_their_verbs() {
+        check("annuler la réunion", "cancel meeting");
+        check("cancela la reunión", "cancel meeting");
+        check("sposta la riunione", "move meeting");
+        check("отмени встречу", "cancel meeting");
+        check("Newsletter abbestellen", "newsletter unsubscribe");
+        check("quitar el fondo de la foto", "remove image");
+        check("você pode remover o fundo da minha foto", "remove image");
+        check("arka planı sil", "remove background");
+        check("배경 제거", "remove background");
+        check("احذف الخلفية", "remove background");
     }
 
     #[test]

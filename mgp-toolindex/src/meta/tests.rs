@@ -46,7 +46,8 @@ fn a_call_resolves_to_one_tool_or_lists_the_candidates() {
     check(r#"{"name":"a.b"}"#, &AllTools, Ok("mail.a.b"));
     check(r#"{"name":"nothing"}"#, &AllTools, Err(4001));
     check(r#"{"name":7}"#, &AllTools, Err(-32602));
-    check(r#"{"name":"write","arguments":[]}"#, &AllTools, Err(-32602));
+    check(r#"{"name":"write","arguments":[]}"#, &AllTools, Ok("files.write"));
+    check(r#"{"name":"write","arguments":[1]}"#, &AllTools, Err(-32602));
     check(r#"{"name":"write","server_id":{}}"#, &AllTools, Err(-32602));
     check("{}", &AllTools, Err(-32602));
 }

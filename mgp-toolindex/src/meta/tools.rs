@@ -1,6 +1,6 @@
 //! The meta tools: tools to find, call and request other tools (MGP §16.5).
 
-use mgp_types::mcp::Tool;
+use mgp_types::mcp::{Tool, ToolAnnotations};
 use mgp_types::method::{
     Request, TOOLS_CALL, ToolsDiscover, ToolsRequest, find_kernel_tool, tool_spelling,
 };
@@ -58,6 +58,21 @@ impl MetaTool {
             Self::Request => dotted(ToolsRequest::METHOD),
         }
     }
+
+    /// Returns the hints by which hosts decide whether to ask a person before a call; e.g. `codex exec`, which can ask
+    /// no person, refuses tools without hints. A call may be that of any tool, so it has no hints. A request changes
+    /// the session and can begin the creation of a tool, but destroys nothing and reaches nothing beyond the kernel.
+    fn hints(self) -> Option<ToolAnnotations> {
+        let mut hints = ToolAnnotations::new();
+        match self {
+            Self::Discover => hints.read_only_hint = Some(true),
+            Self::Call => return None,
+            Self::Request => {
+                (hints.destructive_hint, hints.open_world_hint) = (Some(false), Some(false));
+            }
+        }
+        Some(hints)
+    }
 }
 
 /// Returns the name of the kernel tool for a method, in the spelling with dots.
@@ -105,6 +120,7 @@ impl MetaTools {
         let schema = RawObject::try_from(Payload::from_trusted(schema)).unwrap_or_default();
         let mut listed = Tool::new(tool_spelling(tool.name()), schema);
         listed.description = Some(description);
+        listed.annotations = tool.hints();
         listed
     }
 }
@@ -185,6 +201,17 @@ mod tests {
         for other in ["mgp_tools_session", "tools_call", "mgp_tools_call2", ""] {
             assert_eq!(MetaTool::of(other), None, "{other}");
         }
+    }
+
+    #[test]
+    fn hosts_can_search_without_asking_a_person_but_not_call() {
+        let tools = MetaTools::new().list(&ToolIndex::new(), &AllTools);
+        let hints: Vec<_> = tools.iter().map(|tool| tool.annotations.as_ref()).collect();
+        assert_eq!(hints[0].unwrap().read_only_hint, Some(true));
+        assert_eq!(hints[1], None, "a call can be that of a dangerous tool");
+        let request = hints[2].unwrap();
+        assert_eq!(request.read_only_hint, None, "a request changes the session");
+        assert_eq!((request.destructive_hint, request.open_world_hint), (Some(false), Some(false)));
     }
 
     /// Gemini refuses the tools of a host as a whole if one property has an `enum` and no `type`.

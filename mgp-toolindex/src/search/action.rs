@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use rustc_hash::FxHashMap;
 
-use crate::text::words_of;
+use crate::text::{Analyzer, words_of};
 
 /// The factor for the score of a tool that deletes, if the query does not ask for a deletion.
 const UNASKED_DELETION: f32 = 0.8;
@@ -61,6 +61,17 @@ static ACTIONS: LazyLock<FxHashMap<&str, Actions>> = LazyLock::new(|| {
     reads.chain(changes).chain(deletes).chain(others).collect()
 });
 
+/// The kinds of action of the verbs, by their stems.
+static FORMS: LazyLock<FxHashMap<String, Actions>> = LazyLock::new(|| {
+    let analyzer = Analyzer::new();
+    let mut forms = FxHashMap::<String, Actions>::default();
+    for (verb, actions) in &*ACTIONS {
+        let known = forms.entry(analyzer.stem(verb)).or_default();
+        *known = known.or(*actions);
+    }
+    forms
+});
+
 /// Returns whether a word in lower case is a verb with which people begin a command.
 pub(super) fn is_verb(word: &str) -> bool {
     ACTIONS.contains_key(word) && !NO_COMMANDS.contains(&word)
@@ -78,11 +89,28 @@ impl Actions {
     /// Returns the kinds of action of all verbs in a query.
     pub(super) fn of_query(text: &str) -> Self {
         let words = words_of(text, MAX_QUERY_WORDS);
-        words.iter().filter_map(|word| Self::of_word(word)).fold(Self::default(), |all, one| Self {
-            reads: all.reads || one.reads,
-            changes: all.changes || one.changes,
-            deletes: all.deletes || one.deletes,
-        })
+        words.iter().filter_map(|word| Self::of_word(word)).fold(Self::default(), Self::or)
+    }
+
+    /// Returns the kinds of action of a word in lower case that is a form of a verb: `deletes`, `deleting`, `deletion`.
+    pub(super) fn of_form(word: &str, analyzer: &Analyzer) -> Self {
+        FORMS.get(&analyzer.stem(word)).copied().unwrap_or_default()
+    }
+
+    pub(super) fn deletes(self) -> bool {
+        self.deletes
+    }
+
+    pub(super) fn changes_or_deletes(self) -> bool {
+        self.changes || self.deletes
+    }
+
+    fn or(self, other: Self) -> Self {
+        Self {
+            reads: self.reads || other.reads,
+            changes: self.changes || other.changes,
+            deletes: self.deletes || other.deletes,
+        }
     }
 
     /// Returns the kind of action of the first verb in a tool's name that reads, changes or deletes. No flag is set if

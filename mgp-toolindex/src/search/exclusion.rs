@@ -142,7 +142,7 @@ fn is_end_of_name(text: &str, words: &[(usize, &str)], at: usize) -> bool {
 }
 
 /// Returns whether there is punctuation between the word at a position and the next word.
-fn has_punctuation(text: &str, words: &[(usize, &str)], at: usize) -> bool {
+pub(super) fn has_punctuation(text: &str, words: &[(usize, &str)], at: usize) -> bool {
     let (Some((start, word)), Some((next, _))) = (words.get(at), words.get(at + 1)) else {
         return false;
     };
@@ -189,7 +189,8 @@ fn named<'a>(
     })
 }
 
-fn is_one_of(words: &[(usize, &str)], at: usize, expected: &[&str]) -> bool {
+/// Returns whether the word at a position is one of the expected words.
+pub(super) fn is_one_of(words: &[(usize, &str)], at: usize, expected: &[&str]) -> bool {
     let is_expected = |word: &str| expected.iter().any(|own| word.eq_ignore_ascii_case(own));
     words.get(at).is_some_and(|(_, word)| is_expected(word))
 }

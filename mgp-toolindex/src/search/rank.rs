@@ -5,8 +5,10 @@
 //! semantic search the words.
 //!
 //! This file only calls the steps in order: `evidence.rs` computes the scores by words and by meaning,
-//! `clause_scores.rs` combines those of the clauses, and `action.rs`, `past_calls.rs`, `named.rs` and `exclusion.rs`
-//! raise or lower the result; `weight.rs` has the weights.
+//! `clause_scores.rs` combines those of the clauses, and `action.rs`, `past_calls.rs`, `named.rs`, `exclusion.rs` and
+//! `negation.rs` raise or lower the result; `weight.rs` has the weights.
+
+use std::borrow::Cow;
 
 use mgp_types::mgp::SearchStrategy;
 use rustc_hash::FxHashMap;
@@ -15,9 +17,11 @@ use super::action::Actions;
 use super::browse::browse;
 use super::category;
 use super::clause_scores::ClauseScores;
+use super::creation;
 use super::evidence::Evidence;
 use super::exclusion::Exclusion;
 use super::named;
+use super::negation::Negation;
 use super::parsed_query::{MAX_QUERY_BYTES, ParsedQuery};
 use super::past_calls::PastCalls;
 use super::reason::reason;
@@ -89,12 +93,9 @@ pub(super) fn rank_by_evidence(
 ) -> Result<Ranking, IndexError> {
     let exclusion = Exclusion::of(view, text, within);
     let text = exclusion.as_ref().map_or(text, |exclusion| &*exclusion.text);
-    let translation = translate(text, &|word| view.has_word(word, within));
-    let corrected = match translation {
-        Some(_) => None,
-        None => spelling::correct(view, text, within)?,
-    };
-    let text = corrected.as_deref().unwrap_or(text);
+    let (text, mut translation) = reword(view, text, within)?;
+    let negation = Negation::cut(&text, translation.as_mut(), view.analyzer);
+    let text = negation.as_ref().filter(|_| translation.is_none()).map_or(&*text, |own| &*own.text);
     let mut plan = Plan::new(view, text, translation.as_ref(), &asked);
     // A tool that the query names comes first, except in a semantic search.
     let names: FxHashMap<Slot, f32> = match asked {
@@ -113,6 +114,9 @@ pub(super) fn rank_by_evidence(
     raise_named(&names, &evidence.slots, &mut scores);
     if let Some(exclusion) = &exclusion {
         exclusion.lower(view, &evidence.slots, &mut scores);
+    }
+    if let Some(negation) = &negation {
+        negation.lower(view, &evidence.slots, &mut scores);
     }
     let texts = parsed.requests();
     let hits = best_indices(view, &evidence.slots, &scores, k).into_iter().map(|at| {
@@ -133,6 +137,21 @@ pub(super) fn rank_by_evidence(
     let hits = hits.collect();
     let fallback = plan.fallback.map(|reason| Fallback { from: asked, reason });
     Ok(Ranking { hits, ran: plan.strategy, fallback, requests: texts })
+}
+
+/// Returns the query with corrected spelling, and the query in the words that tools have: translated to English, or
+/// with the usual verb for a new thing. The latter is `None` if its words would be the same.
+fn reword<'a>(
+    view: &View<'_>,
+    text: &'a str,
+    within: Option<&Bitmap>,
+) -> Result<(Cow<'a, str>, Option<Translation>), IndexError> {
+    if let Some(translation) = translate(text, &|word| view.has_word(word, within)) {
+        return Ok((Cow::Borrowed(text), Some(translation)));
+    }
+    let text = spelling::correct(view, text, within)?.map_or(Cow::Borrowed(text), Cow::Owned);
+    let reworded = creation::in_usual_words(&text);
+    Ok((text, reworded))
 }
 
 /// Returns the tools that the query names, each with its nearness.

@@ -276,6 +276,43 @@ fn tools_of_an_excluded_server_come_later() {
     }
 }
 
+/// Returns an index of tools without descriptions that searches by words only.
+fn named(names: &[&str]) -> ToolIndex {
+    let index = ToolIndex::builder().without_embedder().build();
+    index.put(ServerEntry::new("x").tools(names.iter().map(|name| tool(name, "", "a")))).unwrap();
+    index
+}
+
+#[track_caller]
+fn check_negation(text: &str) {
+    let found = ids(&ask(&named(&["delete_note", "move_note", "list_songs"]), &Query::new(text)));
+    assert_eq!(found[..], ["x.move_note", "x.delete_note"], "{text}");
+}
+
+#[test]
+fn a_tool_with_a_negated_verb_comes_later() {
+    check_negation("do not delete the note, only move it");
+    check_negation("move the note without deleting it");
+}
+
+#[cfg(feature = "lexicon")]
+#[test]
+fn a_tool_with_a_negated_verb_comes_later_in_other_languages() {
+    check_negation("ne supprime pas la note, mais déplace la note");
+    check_negation("перемести заметку, не удаляй её");
+}
+
+#[test]
+fn to_open_a_new_thing_finds_the_tool_that_creates_it() {
+    let things = ["create_pull_request", "get_pull_request", "list_pull_requests", "open_door"];
+    for text in ["open a pull request", "Please open a new pull request for the branch"] {
+        let found = ids(&ask(&named(&things), &Query::new(text)));
+        assert_eq!(found[0], "x.create_pull_request", "{text}");
+    }
+    let own = named(&["create_pull_request", "open_pull_request"]);
+    assert_eq!(ids(&ask(&own, &Query::new("open a pull request")))[0], "x.open_pull_request");
+}
+
 #[test]
 fn every_clause_finds_its_tool() {
     let text =

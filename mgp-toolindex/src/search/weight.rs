@@ -112,6 +112,9 @@ pub(super) const DEPRECATED_FACTOR: f32 = 0.85;
 /// The factor for the score of a tool whose server the query excludes.
 pub(super) const EXCLUDED_SERVER_FACTOR: f32 = 0.5;
 
+/// The factor for the score of a tool whose name has a verb that the query negates.
+pub(super) const NEGATED_VERB_FACTOR: f32 = 0.8;
+
 // === Functions of the evidence ===
 
 /// Returns the confidence, 0 to 1, that follows from the evidence for the best tool.

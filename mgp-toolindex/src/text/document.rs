@@ -1,5 +1,7 @@
 //! Collects the words of a tool that are indexed, and the text that is embedded (MGP §16.4).
 
+use rustc_hash::FxHashSet;
+
 use super::analyzer::{Analyzer, Indexer};
 use super::fold::fold_name;
 use super::schema::Parameter;
@@ -23,10 +25,19 @@ const MAX_ABOUT_BYTES: usize = 250;
 /// The maximum number of declared media types that are indexed, for input and for output each.
 const MAX_MEDIA_TYPES: usize = 32;
 
+/// The maximum number of values of parameters (`enum`, `const`) that are indexed with a tool.
+const MAX_VALUES: usize = 48;
+
+/// The maximum number of bytes of an indexed value; a longer one is a sentence, a key or a template.
+const MAX_VALUE_BYTES: usize = 40;
+
+/// The maximum number of bytes of all indexed values of a tool; with 0, no values are indexed.
+const MAX_ALL_VALUES_BYTES: usize = 256;
+
 /// The version of the indexed words. Increase it when the words of a tool change; stored words with another version are
 /// then indexed again.
 #[cfg(feature = "sqlite")]
-pub(crate) const DOCUMENT_VERSION: u32 = 3;
+pub(crate) const DOCUMENT_VERSION: u32 = 4;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Document {
@@ -65,7 +76,30 @@ impl ToolText<'_> {
         for word in self.categories.iter().chain(&self.keywords) {
             indexer.index(word, &mut text);
         }
+        self.index_values(indexer, &mut text);
         Document { name: self.name_words(indexer), text, kinds: self.kinds(indexer) }
+    }
+
+    /// Appends the words of the values that parameters accept, e.g. `webp`. Each word is appended once, and only if no
+    /// other text of the tool has it, so that values have the lowest weight that a word can have.
+    fn index_values(&self, indexer: &mut Indexer, text: &mut String) {
+        let (mut words, mut left) = (String::new(), MAX_ALL_VALUES_BYTES);
+        let values = self.parameters.iter().flat_map(|parameter| &parameter.values);
+        for value in values.take(MAX_VALUES) {
+            if value.len() <= MAX_VALUE_BYTES.min(left) {
+                left -= value.len();
+                indexer.index(value, &mut words);
+            }
+        }
+        if words.is_empty() {
+            return;
+        }
+        let mut known: FxHashSet<&str> = text.split(' ').collect();
+        let new: Vec<&str> = words.split(' ').filter(|word| known.insert(*word)).collect();
+        for word in new {
+            text.push(' ');
+            text.push_str(word);
+        }
     }
 
     /// Returns the texts of the tool that are not in English, with their foreign words replaced by English words;

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 /// The maximum nesting depth that is read; no useful parameter is nested deeper.
 const MAX_DEPTH: usize = 64;
 
-/// The maximum number of values that are read from an enumeration.
+/// The maximum number of values that are read for a parameter.
 const MAX_VALUES: usize = 16;
 
 /// A parameter: a property at any depth.
@@ -16,7 +16,7 @@ pub(crate) struct Parameter<'a> {
     pub(crate) description: Cow<'a, str>,
     /// The `format` and content type.
     pub(crate) kinds: Vec<Cow<'a, str>>,
-    /// The values of its `enum`.
+    /// The values of its `enum` and `const` that are texts.
     pub(crate) values: Vec<Cow<'a, str>>,
 }
 
@@ -196,7 +196,9 @@ impl<'a> Reader<'a> {
             (Kind::Schema, Some("format" | "contentMediaType" | "contentEncoding")) => {
                 parameter.kinds.push(unescape(text));
             }
-            (Kind::Values, None) if parameter.values.len() < MAX_VALUES => {
+            (Kind::Values, None) | (Kind::Schema, Some("const"))
+                if parameter.values.len() < MAX_VALUES =>
+            {
                 parameter.values.push(unescape(text));
             }
             _ => {}
@@ -256,6 +258,10 @@ mod tests {
             &["b: c", "description: "],
         );
         check(r#"{"properties":{"t":{"contentMediaType":"text/csv"}}}"#, &["t:  (text/csv)"]);
+        check(
+            r#"{"properties":{"t":{"oneOf":[{"const":"png"},{"const":"webp"}]},"const":{"const":7}}}"#,
+            &["t:  [png] [webp]", "const: "],
+        );
     }
 
     #[test]

@@ -235,7 +235,7 @@ async fn odd_handles_and_members_are_refused_or_ignored() {
         r#"{"filter":{"categories":{"a":1}}}"#,
         r#"{"explain":"yes"}"#,
         r#"{"session_handle":{}}"#,
-        "[]",
+        "[7]",
     ] {
         let refused = client.request("mgp/tools/discover", params).await;
         assert!(refused.is_err_and(|error| error.code().0 == -32602), "{params}");

@@ -43,7 +43,8 @@ pub use self::confine::Confinement;
 pub use self::handle::Child;
 pub use self::keeper::Keeper;
 pub use self::pipes::{ChildReader, ChildWriter};
-pub use self::program::{PROGRAM_EXTENSIONS, find_program};
+pub use self::program::{PROGRAM_EXTENSIONS, find_program, is_program};
+pub use self::search_path::search_path;
 pub use self::stderr::StderrLimits;
 pub(crate) use self::stderr::readable;
 
@@ -54,6 +55,7 @@ mod handle;
 mod keeper;
 mod pipes;
 mod program;
+mod search_path;
 mod stderr;
 
 #[cfg(not(unix))]

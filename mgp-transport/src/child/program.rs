@@ -1,4 +1,5 @@
-//! Finds a program by its name in the same way as the shell of Windows, with the extensions in `PATHEXT`.
+//! Recognises the files of programs, and finds a program by its name in the same way as the shell of Windows, with the
+//! extensions in `PATHEXT`.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -30,6 +31,22 @@ pub fn find_program(program: &OsStr, path: &OsStr, extensions: &str) -> Option<P
         })
     });
     files.find(|file| file.is_file())
+}
+
+/// Returns whether a path is a file that this user can execute. A search for a program skips all others.
+#[cfg(unix)]
+#[must_use]
+pub fn is_program(file: &Path) -> bool {
+    use rustix::fs::{Access, access};
+
+    file.is_file() && access(file, Access::EXEC_OK).is_ok()
+}
+
+/// Returns whether a path is a file. On this system, no file needs a permission to be executed.
+#[cfg(not(unix))]
+#[must_use]
+pub fn is_program(file: &Path) -> bool {
+    file.is_file()
 }
 
 /// Returns the folders of a search path. Relative folders are left out, because the current folder could contain

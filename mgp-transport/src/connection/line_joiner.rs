@@ -70,20 +70,33 @@ impl LineJoiner {
 /// Returns a line without the escape sequences of a terminal before a JSON object or array, which e.g. the command
 /// `clear` in a start script writes without a line break. Any other line stays as it is, even a line with further
 /// escape sequences: JSON contains none, so it is a log line with colors.
+///
+/// On a terminal, the text after a carriage return replaces the text before it, so the last state of a progress bar
+/// can be a message.
 pub(super) fn without_escapes(line: ByteString) -> ByteString {
     if line.starts_with(['{', '[']) {
         return line;
     }
-    let mut rest = line.trim_start_matches(is_skipped);
+    let last = line.rsplit('\r').next().unwrap_or_default();
+    match behind_escapes(&line).or_else(|| behind_escapes(last)) {
+        Some(json) => line.slice_ref(json),
+        None => line,
+    }
+}
+
+/// Returns the JSON object or array with which a text begins behind escape sequences; `None` for any other text.
+fn behind_escapes(text: &str) -> Option<&str> {
+    let mut rest = text.trim_start_matches(is_skipped);
     while let Some(length) = escape_length(rest.as_bytes()) {
         rest = rest[length..].trim_start_matches(is_skipped);
     }
-    let is_json = rest.starts_with(['{', '[']) && !rest.contains(ESCAPE as char);
-    if is_json { line.slice_ref(rest) } else { line }
+    (rest.starts_with(['{', '[']) && !rest.contains(ESCAPE as char)).then_some(rest)
 }
 
+/// Returns whether a character before a message is ignored. .NET writes a byte order mark for each writer that a
+/// program creates, so it can precede any message.
 fn is_skipped(c: char) -> bool {
-    c.is_whitespace() || c.is_control() && c != ESCAPE as char
+    c.is_whitespace() || c == '\u{feff}' || c.is_control() && c != ESCAPE as char
 }
 
 /// Returns the length of the escape sequence with which a text begins, in bytes; `None` if there is none.
@@ -179,15 +192,23 @@ mod tests {
     fn escape_sequences_are_removed_only_before_json() {
         let message = r#"{"jsonrpc":"2.0","id":1,"result":{}}"#;
         let written = |line: String| without_escapes(line.into());
-        for before in
-            ["", "\u{1b}[H\u{1b}[2J\u{1b}[3J", "\u{1b}]0;title\u{7} \r", "\u{c}\u{1b}c", "\u{1b}(B"]
-        {
+        for before in [
+            "",
+            "\u{1b}[H\u{1b}[2J\u{1b}[3J",
+            "\u{1b}]0;title\u{7} \r",
+            "\u{c}\u{1b}c",
+            "\u{1b}(B",
+            "\u{feff}",
+            "loading 10%\rloading 100%\r",
+            "\rloading {\r\u{1b}[K",
+        ] {
             assert_eq!(written(format!("{before}{message}")), message, "{before:?}");
         }
         for other in [
             "\u{1b}[32mdone",
             "\u{1b}[32m{\"id\":1,\"result\":{}}\u{1b}[0m",
             "50% {}",
+            "10% {}\r50%",
             "\u{1b}",
             "\u{1b}[",
             "\u{1b}]0;{}",

@@ -290,6 +290,9 @@ pub(crate) struct Counters {
     /// byte stream counts its own queue.
     #[cfg(feature = "http")]
     pub(crate) waiting: AtomicUsize,
+    /// The ability of the peer to send requests, as far as it is known.
+    #[cfg(feature = "http")]
+    pub(crate) back_channel: crate::http::SeenBackChannel,
     unwritten: AtomicUsize,
     pub(crate) shed: AtomicU64,
     pub(crate) dropped: AtomicU64,
@@ -355,5 +358,19 @@ impl ConnectionMonitor {
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.counters.dropped.load(Ordering::Relaxed)
+    }
+
+    /// Returns whether the peer, if it is a legacy server, can send requests to this side while it answers a call.
+    #[cfg(feature = "http")]
+    #[must_use]
+    pub fn back_channel(&self) -> crate::http::BackChannel {
+        self.counters.back_channel.get()
+    }
+
+    /// Returns whether the peer, a legacy server at a URL, has opened a stream for messages outside of calls.
+    #[cfg(feature = "http")]
+    #[must_use]
+    pub fn has_session_stream(&self) -> bool {
+        self.counters.back_channel.has_session_stream()
     }
 }

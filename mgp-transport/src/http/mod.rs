@@ -9,9 +9,10 @@ mod guard;
 mod reference;
 mod server;
 
+pub(crate) use client::SeenBackChannel;
 pub use client::{
-    Bearer, Endpoint, EraCache, HttpClientConfig, HttpClientError, HttpConnection, HttpSseError,
-    Proxy, connect_http_sse,
+    BackChannel, Bearer, Endpoint, EraCache, HttpClientConfig, HttpClientError, HttpConnection,
+    HttpSseError, Proxy, connect_http_sse,
 };
 pub use credentials::{CredentialRefusal, Credentials, RequestCredentials, RequestTarget};
 pub use guard::{ForbiddenAddress, GuardedFetch, check_address};

@@ -9,57 +9,57 @@ record! {
     /// list.
     pub struct ListChanged {
         /// `true` if the peer announces changes of the list.
-        opt list_changed as "listChanged": Option<bool>,
+        opt list_changed as "listChanged" read flag: Option<bool>,
     }
 
     /// Resource features of a server.
     pub struct ResourcesCapability {
         /// `true` if clients can subscribe to single resources.
-        opt subscribe: Option<bool>,
+        opt subscribe read flag: Option<bool>,
         /// `true` if the peer announces changes of the list.
-        opt list_changed as "listChanged": Option<bool>,
+        opt list_changed as "listChanged" read flag: Option<bool>,
     }
 
     /// Sampling features of a client.
     pub struct SamplingCapability {
         /// Present if the client supports `includeContext`.
-        opt context: Option<Object>,
+        opt context read capability: Option<Object>,
         /// Present if the client supports `tools` and `toolChoice`.
-        opt tools: Option<Object>,
+        opt tools read capability: Option<Object>,
     }
 
     /// Elicitation modes of a client; if both members are absent, the client supports forms.
     pub struct ElicitationCapability {
         /// Present if the client can show forms.
-        opt form: Option<Object>,
+        opt form read capability: Option<Object>,
         /// Present if the client can send the user to a URL.
-        opt url: Option<Object>,
+        opt url read capability: Option<Object>,
     }
 
     /// Tasks in the core protocol (2025-11-25).
     pub struct TasksCapability {
         /// Present if the peer serves `tasks/list`.
-        opt list: Option<Object>,
+        opt list read capability: Option<Object>,
         /// Present if the peer serves `tasks/cancel`.
-        opt cancel: Option<Object>,
+        opt cancel read capability: Option<Object>,
         /// The requests that the peer can run as tasks.
-        opt requests: Option<Object>,
+        opt requests read capability: Option<Object>,
     }
 
     /// Capabilities of a client.
     pub struct ClientCapabilities {
         /// Experimental capabilities.
-        opt experimental: Option<Object>,
+        opt experimental read capability: Option<Object>,
         /// Present if the client serves `roots/list`.
-        opt roots: Option<ListChanged>,
+        opt roots read capability: Option<ListChanged>,
         /// Present if the client serves `sampling/createMessage`.
-        opt sampling: Option<SamplingCapability>,
+        opt sampling read capability: Option<SamplingCapability>,
         /// Present if the client serves `elicitation/create`.
-        opt elicitation: Option<ElicitationCapability>,
+        opt elicitation read capability: Option<ElicitationCapability>,
         /// Present if the client supports tasks (2025-11-25).
-        opt tasks: Option<TasksCapability>,
+        opt tasks read capability: Option<TasksCapability>,
         /// Extensions by identifier (2026-07-28).
-        opt extensions: Option<Object>,
+        opt extensions read capability: Option<Object>,
         /// The MGP capability (§2.2).
         opt mgp: Option<Lenient<MgpCapability>>,
     }
@@ -67,21 +67,21 @@ record! {
     /// Capabilities of a server.
     pub struct ServerCapabilities {
         /// Experimental capabilities.
-        opt experimental: Option<Object>,
+        opt experimental read capability: Option<Object>,
         /// Present if the server sends log messages.
-        opt logging: Option<Object>,
+        opt logging read capability: Option<Object>,
         /// Present if the server completes arguments.
-        opt completions: Option<Object>,
+        opt completions read capability: Option<Object>,
         /// Present if the server offers prompts.
-        opt prompts: Option<ListChanged>,
+        opt prompts read capability: Option<ListChanged>,
         /// Present if the server offers resources.
-        opt resources: Option<ResourcesCapability>,
+        opt resources read capability: Option<ResourcesCapability>,
         /// Present if the server offers tools.
-        opt tools: Option<ListChanged>,
+        opt tools read capability: Option<ListChanged>,
         /// Present if the server supports tasks (2025-11-25).
-        opt tasks: Option<TasksCapability>,
+        opt tasks read capability: Option<TasksCapability>,
         /// Extensions by identifier (2026-07-28).
-        opt extensions: Option<Object>,
+        opt extensions read capability: Option<Object>,
         /// The MGP capability (§2.3).
         opt mgp: Option<Lenient<MgpCapability>>,
     }
@@ -145,6 +145,20 @@ fn find_mgp(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_capability_that_is_an_empty_list_or_a_flag_is_read() {
+        let text = r#"{"logging":[],"completions":true,"prompts":{"listChanged":1},"resources":false,
+            "tools":[ ],"extensions":null}"#;
+        let read: ServerCapabilities = serde_json::from_str(text).unwrap();
+        assert_eq!(
+            serde_json::to_string(&read).unwrap(),
+            r#"{"logging":{},"completions":{},"prompts":{"listChanged":true},"tools":{}}"#
+        );
+        for wrong in [r#"{"tools":7}"#, r#"{"tools":[1]}"#, r#"{"tools":{"listChanged":2}}"#] {
+            assert!(serde_json::from_str::<ServerCapabilities>(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[track_caller]
     fn check(text: &str, version: Option<&str>) {

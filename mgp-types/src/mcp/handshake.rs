@@ -14,7 +14,7 @@ record! {
         /// The display name of the software.
         opt title: Option<String>,
         /// The version of the software.
-        req version: String,
+        req version read text: String,
         /// A description of the software.
         opt description: Option<String>,
         /// The URL of the software's web site.
@@ -28,11 +28,11 @@ record! {
         /// The newest revision the client speaks.
         req protocol_version as "protocolVersion": Revision,
         /// The client's capabilities.
-        req capabilities: ClientCapabilities,
+        req capabilities read object: ClientCapabilities,
         /// The name and version of the client.
         req client_info as "clientInfo": Implementation,
         /// The `_meta` member.
-        opt meta as "_meta": Option<Meta>,
+        opt meta as "_meta" read object: Option<Meta>,
     }
 
     /// Result of `initialize` (§2.3).
@@ -40,19 +40,19 @@ record! {
         /// The negotiated revision.
         req protocol_version as "protocolVersion": Revision,
         /// The server's capabilities.
-        req capabilities: ServerCapabilities,
+        req capabilities read object: ServerCapabilities,
         /// The name and version of the server.
         req server_info as "serverInfo": Implementation,
         /// Instructions for the model.
         opt instructions: Option<String>,
         /// The `_meta` member.
-        opt meta as "_meta": Option<Meta>,
+        opt meta as "_meta" read object: Option<Meta>,
     }
 
     /// Parameters of `server/discover`.
     pub struct DiscoverParams {
         /// The `_meta` member, with the revision and the client's capabilities.
-        opt meta as "_meta": Option<Meta>,
+        opt meta as "_meta" read object: Option<Meta>,
     }
 
     /// Result of `server/discover`.
@@ -62,7 +62,7 @@ record! {
         /// The revisions the server speaks.
         req supported_versions as "supportedVersions": Vec<Revision>,
         /// The server's capabilities.
-        req capabilities: ServerCapabilities,
+        req capabilities read object: ServerCapabilities,
         /// Instructions for the model.
         opt instructions: Option<String>,
         /// The time the result stays fresh, in milliseconds.
@@ -70,13 +70,13 @@ record! {
         /// The caches that are allowed to store the result.
         opt cache_scope as "cacheScope": Option<CacheScope>,
         /// The `_meta` member, with the name and version of the server.
-        opt meta as "_meta": Option<Meta>,
+        opt meta as "_meta" read object: Option<Meta>,
     }
 
     /// Parameters without content of their own (`ping`, `roots/list`, list-changed notifications).
     pub struct EmptyParams {
         /// The `_meta` member.
-        opt meta as "_meta": Option<Meta>,
+        opt meta as "_meta" read object: Option<Meta>,
     }
 
     /// A result without content.
@@ -84,7 +84,7 @@ record! {
         /// The kind of result.
         opt result_type as "resultType": Option<ResultType>,
         /// The `_meta` member.
-        opt meta as "_meta": Option<Meta>,
+        opt meta as "_meta" read object: Option<Meta>,
     }
 
     /// The `data` of error −32022: the requested revision is not supported.
@@ -125,5 +125,29 @@ impl Meta {
     /// Returns −32602 if the member cannot be decoded.
     pub fn server_info(&self) -> Result<Option<Implementation>, RpcError> {
         self.decode(key::SERVER_INFO)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Handwritten servers in PHP and Ruby write such results, and their tools can be used all the same.
+    #[test]
+    fn a_version_may_be_a_number_and_an_empty_object_an_empty_list() {
+        let read = |info: &str| {
+            let text = format!(
+                r#"{{"protocolVersion":"2025-06-18","capabilities":[],"serverInfo":{info},"_meta":[]}}"#
+            );
+            serde_json::from_str::<InitializeResult>(&text)
+        };
+        for (version, expected) in [("1.0", "1.0"), ("2", "2"), (r#""2""#, "2")] {
+            let result = read(&format!(r#"{{"name":"s","version":{version}}}"#)).unwrap();
+            assert_eq!(result.server_info.version, expected);
+            assert_eq!(result.capabilities, ServerCapabilities::new());
+        }
+        for wrong in [r#"{"name":"s"}"#, r#"{"name":"s","version":[]}"#, "[]"] {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
     }
 }

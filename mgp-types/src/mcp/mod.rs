@@ -10,6 +10,7 @@ mod logging;
 mod meta;
 mod progress;
 mod prompt;
+mod reordered;
 mod resource;
 mod revision;
 mod roots;
@@ -20,6 +21,7 @@ mod subscription;
 mod task;
 mod tool;
 mod ui;
+mod wrapped;
 
 pub use capability::{
     ClientCapabilities, ElicitationCapability, ListChanged, MgpPlaces, ResourcesCapability,
@@ -50,6 +52,7 @@ pub use progress::{CancelledParams, ProgressParams};
 pub use prompt::{
     GetPromptParams, GetPromptResult, ListPromptsResult, Prompt, PromptArgument, PromptMessage,
 };
+pub use reordered::differ_only_in_order;
 pub use resource::{
     ListResourceTemplatesResult, ListResourcesResult, ReadResourceParams, ReadResourceResult,
     Resource, ResourceTemplate, ResourceUpdatedParams, SubscribeParams,
@@ -79,3 +82,4 @@ pub use tool::{
     ToolAnnotations, ToolExecution, ToolIdempotency, ValidateToolParams, ValidateToolResult,
 };
 pub use ui::{UI_MIME_TYPE, UiAudience, UiCapability, UiCsp, UiResourceMeta, UiToolMeta};
+pub use wrapped::differ_only_in_wrapping;

@@ -57,7 +57,7 @@ impl<'de> Deserialize<'de> for NextCursor {
             Value::Null => Ok(Self(None)),
             Value::String(cursor) => Ok(Self(Some(cursor))),
             Value::Number(cursor) => Ok(Self(Some(cursor.to_string()))),
-            _ => Err(D::Error::custom("a cursor must be a text or a number")),
+            _ => Err(D::Error::custom("expected a text or a number")),
         }
     }
 }

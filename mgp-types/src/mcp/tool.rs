@@ -35,13 +35,13 @@ record! {
         /// The display name of the tool.
         opt title: Option<String>,
         /// `true` if the tool does not change its environment.
-        opt read_only_hint as "readOnlyHint": Option<bool>,
+        opt read_only_hint as "readOnlyHint" read flag: Option<bool>,
         /// `true` if the tool can destroy data.
-        opt destructive_hint as "destructiveHint": Option<bool>,
+        opt destructive_hint as "destructiveHint" read flag: Option<bool>,
         /// `true` if a repeated call has no further effect.
-        opt idempotent_hint as "idempotentHint": Option<bool>,
+        opt idempotent_hint as "idempotentHint" read flag: Option<bool>,
         /// `true` if the tool interacts with external systems.
-        opt open_world_hint as "openWorldHint": Option<bool>,
+        opt open_world_hint as "openWorldHint" read flag: Option<bool>,
     }
 
     /// The way a tool runs (2025-11-25).
@@ -59,20 +59,20 @@ record! {
         /// A description of the tool.
         opt description: Option<String>,
         /// JSON Schema of the arguments.
-        req input_schema as "inputSchema": RawObject,
+        req input_schema as "inputSchema" read schema: RawObject,
         /// JSON Schema of the structured content.
-        opt output_schema as "outputSchema": Option<RawObject>,
+        opt output_schema as "outputSchema" read schema: Option<RawObject>,
         /// Hints on the behaviour of the tool.
-        opt annotations: Option<ToolAnnotations>,
+        opt annotations read object: Option<ToolAnnotations>,
         /// The way the tool runs.
-        opt execution: Option<ToolExecution>,
+        opt execution read object: Option<ToolExecution>,
         /// The icons of the tool.
         list icons: List<Icon>,
         /// The security metadata (MGP). A malformed value counts as absent, and a tool without valid metadata counts as
         /// dangerous.
         opt security: Option<Lenient<ToolSecurity>>,
         /// The `_meta` member.
-        opt meta as "_meta": Option<Meta>,
+        opt meta as "_meta" read object: Option<Meta>,
     }
 
     /// Result of `tools/list`.
@@ -96,7 +96,7 @@ record! {
         /// The name of the tool.
         req name: String,
         /// The arguments of the call.
-        opt arguments: Option<RawObject>,
+        opt arguments read object: Option<RawObject>,
         /// If set, the request runs as a task (2025-11-25).
         opt task: Option<TaskAugmentation>,
         /// The client's answers to the requests for input in the server's previous result (2026-07-28).
@@ -212,6 +212,45 @@ mod tests {
             let result: CallToolResult = serde_json::from_str(text).unwrap();
             assert!(result.content.is_empty(), "{text}");
             assert_eq!(result.structured_content.unwrap().as_str(), r#"{"a":1}"#);
+        }
+    }
+
+    #[test]
+    fn a_tool_whose_empty_objects_are_lists_and_whose_flags_are_numbers_is_read() {
+        let text = r#"{"name":"t","inputSchema":[],"outputSchema":null,
+            "annotations":{"readOnlyHint":1,"destructiveHint":0},"_meta":[]}"#;
+        let tool: Tool = serde_json::from_str(text).unwrap();
+        let hints = r#"{"readOnlyHint":true,"destructiveHint":false}"#;
+        assert_eq!(
+            serde_json::to_string(&tool).unwrap(),
+            format!(r#"{{"name":"t","inputSchema":{{}},"annotations":{hints},"_meta":{{}}}}"#)
+        );
+        for (schema, fitted) in [
+            (
+                r#"{"properties":{"a":{"properties":[]},"b":[],"c":{"default":[]}},"required":[]}"#,
+                r#"{"properties":{"a":{"properties":{}},"b":{},"c":{"default":[]}},"required":[]}"#,
+            ),
+            (
+                r#"{"type":"object","$defs":null,"properties":{"default":null,"a":{"default":null,"items": null}}}"#,
+                r#"{"type":"object","properties":{"default":{},"a":{"default":null}}}"#,
+            ),
+            ("{\"properties\" :\n[]}", r#"{"properties":{}}"#),
+        ] {
+            let text = format!(r#"{{"name":"t","inputSchema":{schema},"outputSchema":{schema}}}"#);
+            let tool: Tool = serde_json::from_str(&text).unwrap();
+            let expected: serde_json::Value = serde_json::from_str(fitted).unwrap();
+            for read in [&tool.input_schema, tool.output_schema.as_ref().unwrap()] {
+                assert_eq!(read.get::<serde_json::Value>().unwrap(), expected);
+            }
+        }
+        for wrong in [
+            r#"{"name":"t"}"#,
+            r#"{"name":"t","inputSchema":null}"#,
+            r#"{"name":"t","inputSchema":[1]}"#,
+            r#"{"name":"t","inputSchema":{},"annotations":[1]}"#,
+            r#"{"name":"t","inputSchema":{},"annotations":{"readOnlyHint":2}}"#,
+        ] {
+            assert!(serde_json::from_str::<Tool>(wrong).is_err(), "{wrong}");
         }
     }
 

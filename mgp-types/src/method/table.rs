@@ -336,6 +336,9 @@ methods! {
     /// Revokes permissions of a server.
     Request KernelPermissionsRevoke = "mgp/kernel/permissions/revoke" (mgp::KernelPermissionChangeParams) -> mgp::KernelPermissionChangeResult,
         ToServer, "kernel", [V2024_11_05 to V2026_07_28];
+    /// Removes decisions about permissions of a server.
+    Request KernelPermissionsReset = "mgp/kernel/permissions/reset" (mgp::KernelPermissionChangeParams) -> mgp::KernelPermissionChangeResult,
+        ToServer, "kernel", [V2024_11_05 to V2026_07_28];
     /// Lists the requests for approval that wait for an operator.
     Request KernelApprovals = "mgp/kernel/approvals" (mgp::KernelApprovalsParams) -> mgp::KernelApprovalsResult,
         ToServer, "kernel", [V2024_11_05 to V2026_07_28];

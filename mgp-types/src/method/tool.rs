@@ -82,6 +82,7 @@ tools! {
     "mgp.kernel.permissions.approve" = "mgp/kernel/permissions/approve";
     "mgp.kernel.permissions.deny" = "mgp/kernel/permissions/deny";
     "mgp.kernel.permissions.revoke" = "mgp/kernel/permissions/revoke";
+    "mgp.kernel.permissions.reset" = "mgp/kernel/permissions/reset";
     "mgp.kernel.events" = "mgp/kernel/events";
     "mgp.kernel.webhooks" = "mgp/kernel/webhooks";
     "mgp.kernel.audit" = "mgp/kernel/audit";

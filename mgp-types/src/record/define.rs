@@ -26,6 +26,16 @@
 ///         req items read nullable: Vec<Item>,
 ///         /// With `read cursor`: a text, or a number that becomes a text.
 ///         opt next_cursor as "nextCursor" read cursor: Option<String>,
+///         /// With `read text`: a text, or a number that becomes a text.
+///         req version read text: String,
+///         /// With `read object`: an object, or an empty list in its place, because PHP writes both alike.
+///         opt annotations read object: Option<Annotations>,
+///         /// With `read schema`: a JSON Schema, in which the same is permitted.
+///         req input_schema as "inputSchema" read schema: RawObject,
+///         /// With `read capability`: an object, an empty list or `true`; `false` reads as `None`.
+///         opt logging read capability: Option<Object>,
+///         /// With `read flag`: a boolean, or `0` or `1`.
+///         opt is_error as "isError" read flag: Option<bool>,
 ///     }
 /// }
 /// ```
@@ -149,6 +159,21 @@ macro_rules! record {
     };
     (@read $mode:ident, $map:ident, $ty:ty, cursor) => {
         Some($map.next_value::<$crate::mcp::NextCursor>()?.0)
+    };
+    (@read $mode:ident, $map:ident, $ty:ty, text) => {
+        $map.next_value::<$crate::mcp::NextCursor>()?.0
+    };
+    (@read $mode:ident, $map:ident, $ty:ty, object) => {
+        $map.next_value::<Option<$crate::record::ObjectOrList<$ty>>>()?.map(|read| read.0)
+    };
+    (@read $mode:ident, $map:ident, $ty:ty, schema) => {
+        $map.next_value::<Option<$crate::record::Schema<$ty>>>()?.map(|read| read.0)
+    };
+    (@read $mode:ident, $map:ident, $ty:ty, capability) => {
+        $map.next_value::<$crate::record::Capability<$ty>>()?.0
+    };
+    (@read $mode:ident, $map:ident, $ty:ty, flag) => {
+        Some($map.next_value::<$crate::record::Flag>()?.0)
     };
     (@read req, $map:ident, $ty:ty) => { Some($map.next_value()?) };
     (@read tri, $map:ident, $ty:ty) => { Some($map.next_value()?) };

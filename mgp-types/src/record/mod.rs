@@ -9,6 +9,7 @@ mod choice;
 mod define;
 mod extras;
 mod lenient;
+mod loose;
 mod number;
 mod object;
 mod presence;
@@ -30,6 +31,9 @@ pub use extras::Members;
 pub(crate) use extras::text_of;
 pub use extras::{Extras, Object};
 pub use lenient::Lenient;
+#[cfg(feature = "service")]
+pub(crate) use loose::is_empty_list;
+pub(crate) use loose::{Capability, Flag, ObjectOrList, Schema};
 pub use number::Number;
 pub(crate) use number::{MAX_EXACT, ReadWhole};
 pub use object::RawObject;

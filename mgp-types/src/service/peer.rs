@@ -29,6 +29,11 @@ pub trait Link: Send + Sync + 'static {
         Vec::new()
     }
 
+    /// Returns whether the link is that of messages which belong to one request of this side.
+    fn is_of_one_request(&self) -> bool {
+        false
+    }
+
     /// Returns whether the connection is closed.
     fn is_closed(&self) -> bool {
         false
@@ -140,6 +145,13 @@ impl Peer {
     #[must_use]
     pub fn all_in_flight(&self) -> Vec<InFlight> {
         self.0.all_in_flight()
+    }
+
+    /// Returns whether the messages of this peer belong to one request of this side, which is then the only one that
+    /// [`all_in_flight`](Self::all_in_flight) returns.
+    #[must_use]
+    pub fn is_of_one_request(&self) -> bool {
+        self.0.is_of_one_request()
     }
 
     /// Returns whether the connection is closed.

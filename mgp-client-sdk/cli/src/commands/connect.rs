@@ -78,9 +78,6 @@ pub(crate) struct Connect {
     /// The options of the existing entry in the host's file; options that this command does not set are kept.
     #[arg(skip)]
     earlier: Option<EntryOptions>,
-    /// The members of the existing entry; members that this command does not set are kept.
-    #[arg(skip)]
-    earlier_members: serde_json::Map<String, serde_json::Value>,
 }
 
 /// A host and its file.
@@ -161,6 +158,9 @@ pub(crate) struct ConnectResult {
     /// The advice on how mgp takes over the servers of `beside`.
     #[serde(skip)]
     advice: String,
+    /// The [note](KnownHost::note) on the host.
+    #[serde(skip)]
+    note: Option<&'static str>,
 }
 
 impl Render for ConnectResult {
@@ -172,6 +172,9 @@ impl Render for ConnectResult {
         }
         if self.portable_names {
             out.hint(portable_names_note(agent));
+        }
+        if let Some(note) = self.note {
+            out.hint(note);
         }
         GrantResult::render_all(&self.granted, out);
         if !self.not_granted.is_empty() {
@@ -225,6 +228,12 @@ impl HostTarget {
         };
         // A symbolic link is resolved, so that the edit replaces its target and not the link.
         Ok(with_links_resolved(&file))
+    }
+
+    /// Returns whether a file is the user's own file of a known host. Other files can come from other people.
+    fn is_of_user(&self, file: &Path) -> bool {
+        let own = self.known().and_then(|host| Some(host.user_file(&home().ok()?)));
+        own.is_some_and(|own| with_links_resolved(&own) == file)
     }
 
     /// Returns the format of the host's file, given the path to the table that lists its servers.
@@ -335,7 +344,10 @@ impl Change {
         // Also take an entry of another server with mgp's name out of the file; `mgp disconnect` puts it back.
         entries.push((table.clone(), ENTRY.to_owned()));
         let (bare, taken) = record::take(syntax, base.clone(), entries).map_err(unchanged)?;
-        let entry = serde_json::to_string_pretty(&entry::entry(global, connect, agent)?)?;
+        let is_own = |now: &str| record::is_own(record.as_ref(), now, starts_mgp);
+        let own = of_table.iter().find(|(name, now)| name == ENTRY && is_own(now));
+        let kept = own.map(|(_, own)| entry::kept_members(connect, file, own)).unwrap_or_default();
+        let entry = serde_json::to_string_pretty(&entry::entry(global, connect, agent, kept)?)?;
         let after = syntax.put(&bare, table, ENTRY, &entry).map_err(unchanged)?;
         let mut refused = refused(&connect.target, file, &after, table);
         if refused.iter().any(|error| error.name == ENTRY && error.project.is_none()) {
@@ -420,6 +432,7 @@ pub(crate) async fn run(global: &Global, connect: &Connect) -> CliResult {
         granted: Vec::new(),
         not_granted: Vec::new(),
         advice: connect.advice(&file),
+        note: known.and_then(|host| host.note(&change.after)),
     };
     // Do not limit the tools of servers that the user names: such a grant covers all tools of a server.
     let is_named = !connect.grant.is_empty();

@@ -21,7 +21,12 @@ use crate::exit::{CliResult, Failure};
 use crate::hosts::{KnownHost, claude_settings, home};
 use crate::operator::admit_edit;
 use crate::output::{Cell, Color, Output, Render, print, print_note};
-use crate::{state, this_program};
+use crate::state;
+pub(super) use crate::this_program::is_mgp;
+
+mod denied;
+
+use denied::without_denied;
 
 /// `mgp import`.
 #[derive(Clone, Debug, Args)]
@@ -473,13 +478,18 @@ fn agent_of(host: KnownHost) -> String {
     named().unwrap_or_else(|| host.name().to_owned())
 }
 
-/// Reads the servers in the text of a host's file. Only the user's own file is allowed to name stored secrets.
+/// Reads the servers in the text of a host's file, without the tools that the host's rules deny.
 pub(super) fn read_servers(
     global: &Global,
     host: KnownHost,
     file: &Path,
     text: &str,
 ) -> CliResult<Read> {
+    without_denied(read_entries(global, host, file, text)?, file)
+}
+
+/// Reads the entries in the text of a host's file. Only the user's own file is allowed to name stored secrets.
+fn read_entries(global: &Global, host: KnownHost, file: &Path, text: &str) -> CliResult<Read> {
     let home = home()?;
     let mut of_user = std::iter::once(host.user_file(&home)).chain(host.settings_file(&home));
     let is_same =
@@ -510,10 +520,8 @@ fn switched_off_servers(host: KnownHost, file: &Path) -> Vec<String> {
     if !file.ends_with(".mcp.json") {
         return Vec::new();
     }
-    let settings = project.join(".claude/settings.json");
-    let local = project.join(".claude/settings.local.json");
-    let of_user = home().map(|home| [host.user_file(&home), claude_settings(&home)]);
-    let files = [settings, local].into_iter().chain(of_user.into_iter().flatten());
+    let of_user = home().map(|home| host.user_file(&home));
+    let files = claude_settings(file).unwrap_or_default().into_iter().chain(of_user);
     let texts = files.filter_map(|file| read_text(&file).ok());
     texts.flat_map(|text| switched_off(&text, project)).collect()
 }
@@ -539,7 +547,7 @@ fn read_file(name: &str) -> CliResult<Source> {
             let generic = read(Host::Generic, &file, &text).map_err(|_| error)?;
             Ok(Source { read: generic, agent: "default".to_owned() })
         }
-        read => Ok(Source { read: read?, agent }),
+        read => Ok(Source { read: without_denied(read?, &file)?, agent }),
     }
 }
 
@@ -562,14 +570,6 @@ fn is_registry(text: &str) -> bool {
     let value = value.get("server").unwrap_or(&value);
     value.get("name").is_some()
         && (value.get("packages").is_some() || value.get("remotes").is_some())
-}
-
-pub(super) fn is_mgp(entry: &Entry) -> bool {
-    // Undo the doubling of dollar signs: the reader of a host's file doubles each dollar sign outside of variables.
-    let program = entry.command.as_deref().map(|command| PathBuf::from(command.replace("$$", "$")));
-    program.is_some_and(|program| {
-        program.file_stem().is_some_and(|name| name == "mgp") || this_program::is_path(&program)
-    }) && entry.args.iter().any(|arg| arg == "serve")
 }
 
 /// Returns whether a server in a host's file is the entry of mgp for all projects.

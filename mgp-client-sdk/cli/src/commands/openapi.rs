@@ -54,8 +54,9 @@ pub(crate) struct OpenApi {
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct ApiReport {
-    /// The address to which requests go.
-    address: String,
+    /// The address to which requests go; absent if the document names none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    address: Option<String>,
     /// The tools.
     tools: Vec<ApiTool>,
     /// The operations that are left out.
@@ -83,7 +84,7 @@ pub(crate) struct ApiLeftOut {
 }
 
 impl ApiReport {
-    fn new(api: &Api, address: String) -> Self {
+    fn new(api: &Api, address: Option<String>) -> Self {
         let tool = |one: &mgp_openapi::Operation| ApiTool {
             name: one.tool_name().to_owned(),
             operation: format!("{} {}", one.method(), one.path()),
@@ -99,7 +100,9 @@ impl ApiReport {
 
 impl Render for ApiReport {
     fn render(&self, out: &mut Output) {
-        out.line(format!("requests go to {}", self.address));
+        if let Some(address) = &self.address {
+            out.line(format!("requests go to {address}"));
+        }
         let widest = self.tools.iter().map(|tool| tool.name.len()).max().unwrap_or(0);
         for tool in &self.tools {
             out.line(format!("{:widest$}  {}", tool.name, tool.operation));
@@ -122,24 +125,35 @@ pub(crate) async fn run(global: &Global, arguments: &OpenApi) -> CliResult {
     if let Some(url) = &arguments.base_url {
         api = api.base_url(url);
     }
-    let address = api.address(is_url.then_some(source)).map_err(|error| failed(&error))?;
+    let address = api.address(is_url.then_some(source)).map_err(|error| failed(&error));
     let credentials = credentials();
-    let of_document = is_url && origin(source).is_some_and(|it| Some(it) == origin(&address));
-    let checked = if arguments.base_url.is_none() && !of_document {
-        check_address(source, is_url, &address, &credentials)
-    } else {
-        Ok(())
+    let is_of_document =
+        |address: &str| is_url && origin(source).is_some_and(|it| Some(it) == origin(address));
+    let check = |address: &str| {
+        if arguments.base_url.is_some() || is_of_document(address) {
+            return Ok(());
+        }
+        check_address(source, is_url, address, &credentials)
     };
     if arguments.list {
-        if let Err(refused) = checked {
-            print_stderr(&format!("mgp: {refused}"));
+        // A list sends no request, so it needs no address: what is wrong with it is only reported.
+        let (address, wrong) = match address {
+            Ok(address) => {
+                let wrong = check(&address).err();
+                (Some(address), wrong)
+            }
+            Err(failure) => (None, Some(failure)),
+        };
+        if let Some(wrong) = wrong {
+            print_stderr(&format!("mgp: {wrong}"));
         }
         return print(global, &ApiReport::new(&api, address));
     }
-    checked?;
+    let address = address?;
+    check(&address)?;
     // Permit only a host that the operator named to be in a private network, because others may have written the
     // document.
-    let document = (of_document && needs_host).then_some(source);
+    let document = (needs_host && is_of_document(&address)).then_some(source);
     let named = arguments.base_url.as_deref().or(document);
     for one in api.left_out() {
         tracing::warn!(operation = one.operation, reason = one.why, "left out an operation");

@@ -34,11 +34,16 @@ pub(crate) enum Permissions {
     /// Forbid a server to do something, without further questions
     #[command(after_help = "Example:\n  mgp permissions deny files network.outbound")]
     Deny(Change),
-    /// Remove a decision; the next request asks again
+    /// Withdraw a permission or a denial; the next request asks again
     #[command(
         after_help = "Example:\n  mgp permissions revoke files filesystem.write\n  mgp permissions revoke files call-3f1c20a97e"
     )]
     Revoke(Change),
+    /// Forget a decision or revocation; the configuration and its policy decide again
+    #[command(
+        after_help = "After `revoke`, a permission is asked for even if the configuration grants it; after `reset`, it is granted again.\n\nExample:\n  mgp permissions reset files filesystem.write"
+    )]
+    Reset(Change),
 }
 
 /// A server and permissions.
@@ -46,7 +51,7 @@ pub(crate) enum Permissions {
 pub(crate) struct Change {
     /// Server
     server: String,
-    /// Permissions, e.g. filesystem.read or network.outbound; to revoke also ids of approved calls
+    /// Permissions, e.g. filesystem.read or network.outbound; to revoke or reset also ids of approved calls
     #[arg(required = true, value_name = "PERMISSION")]
     permissions: Vec<String>,
     /// Only for this tool; may be given several times
@@ -198,6 +203,9 @@ async fn execute(
         Permissions::Revoke(change) => {
             decide(global, backend, PermissionDecision::Revoke, change).await.map(Some)
         }
+        Permissions::Reset(change) => {
+            decide(global, backend, PermissionDecision::Reset, change).await.map(Some)
+        }
     }
 }
 
@@ -208,9 +216,9 @@ async fn decide(
     change: &Change,
 ) -> CliResult<ActionReport> {
     let Change { server, permissions, tool, limits, expires, because, force } = change;
-    // Do not check the ids of approved calls as names of permissions: approvals of single calls are revoked by these
+    // Do not check the ids of approved calls as names of permissions: approvals of single calls are taken back by these
     // ids.
-    let is_call = |id: &str| decision == PermissionDecision::Revoke && CallApprovals::is_id(id);
+    let is_call = |id: &str| decision.takes_back() && CallApprovals::is_id(id);
     for permission in permissions.iter().filter(|one| !is_call(one)) {
         check_permission(permission, *force)?;
     }
@@ -222,7 +230,7 @@ async fn decide(
     let mut notes = Vec::new();
     let bare = |tool: &String| known.resolve(server, Some(tool)).1.unwrap_or_else(|| tool.clone());
     let tool: &Vec<String> = &tool.iter().map(bare).collect();
-    if !force && decision != PermissionDecision::Revoke {
+    if !force && !decision.takes_back() {
         known.check_server(server).await?;
         for tool in tool {
             notes.extend(known.check_tool(server, tool)?);
@@ -240,13 +248,15 @@ async fn decide(
     let status = match decision {
         PermissionDecision::Approve => "approved",
         PermissionDecision::Deny => "denied",
-        PermissionDecision::Revoke if changed == 0 => {
+        PermissionDecision::Revoke | PermissionDecision::Reset if changed == 0 => {
             let server = shell_word_or("SERVER", server);
+            let verb = if decision == PermissionDecision::Reset { "reset" } else { "revoke" };
             return Err(Failure::failed(format!(
-                "there is no decision to revoke; see `mgp permissions ls {server}`"
+                "there is no decision to {verb}; see `mgp permissions ls {server}`"
             )));
         }
         PermissionDecision::Revoke => "revoked",
+        PermissionDecision::Reset => "reset",
     };
     Ok(ActionReport::new(&**server, status).with_notes(notes))
 }

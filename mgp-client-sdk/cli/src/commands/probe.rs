@@ -22,7 +22,7 @@ use mgp_discovery::{
 };
 use mgp_kernel::{LoginServer, Logins};
 use mgp_security::Definitions;
-use mgp_transport::ChildCommand;
+use mgp_transport::{ChildCommand, is_program};
 use mgp_types::Payload;
 use mgp_types::mcp::{Era, ListParams, Tool};
 use mgp_types::method::ToolsList;
@@ -168,13 +168,7 @@ impl Prober {
                 if matches!(server.target, TargetConfig::Program { .. }) {
                     sleep(STDERR_DELAY).await;
                 }
-                let mut reason = stderr.redact(&reason);
-                if let Some(line) = stderr.stray_line() {
-                    let stray =
-                        format!("it wrote lines to standard output that are not MCP: “{line}”");
-                    let is_silence = reason.starts_with(NO_ANSWER);
-                    reason = if is_silence { stray } else { format!("{reason}; {stray}") };
-                }
+                let reason = stderr.explain(&stderr.redact(&reason));
                 Err(ProbeError { reason, stderr: stderr.best_line() })
             }
         }
@@ -278,16 +272,17 @@ impl Prober {
         let mut sent = SentCredentials::None;
         let connected = match reach {
             ExpandedTarget::Program { command, args, cwd, env } => {
-                let path = env.get("PATH").map(Expanded::as_str);
+                let path = mgp_kernel::program_path(&env);
                 let written = match &server.target {
                     TargetConfig::Program { command: written, .. } => written.as_str(),
                     _ => command.as_str(),
                 };
-                check_program(written, command.as_str(), &cwd, path.map(OsStr::new))?;
+                check_program(written, command.as_str(), &cwd, Some(path.as_os_str()))?;
                 let (stderr, stray) = (stderr.clone(), stderr.clone());
                 let program = ChildCommand::new(command.as_str())
                     .args(args.iter().map(Expanded::as_str))
                     .inherit_env(self.kernel.pass_env.iter().chain(&server.pass_env))
+                    .env("PATH", path)
                     .envs(env.iter().map(|(name, value)| (name, value.as_str())))
                     .server(id.as_str())
                     .cwd(cwd)
@@ -415,9 +410,8 @@ pub(super) fn find_program(
             }
         };
     }
-    let inherited = std::env::var_os("PATH");
-    let folders = path.or(inherited.as_deref()).unwrap_or_default();
-    let files = std::env::split_paths(folders).map(|folder| cwd.join(folder).join(command));
+    let folders = path.map_or_else(mgp_transport::search_path, OsStr::to_owned);
+    let files = std::env::split_paths(&folders).map(|folder| cwd.join(folder).join(command));
     let files = files.flat_map(|file| {
         let windows = ["exe", "cmd", "bat"].map(|end| file.with_extension(end));
         std::iter::once(file).chain(windows.into_iter().filter(|_| cfg!(windows)))
@@ -425,7 +419,10 @@ pub(super) fn find_program(
     files.into_iter().find(|file| is_program(file)).ok_or_else(|| {
         let fix = arguments_fix(command, cwd, path);
         let fix = fix.unwrap_or_else(|| "install it, or use its full path".to_owned());
-        format!("the program `{command}` is not on the PATH; {fix}")
+        format!(
+            "the program `{command}` is not on the PATH, nor in those usual folders of this user \
+             that others cannot change; {fix}"
+        )
     })
 }
 
@@ -434,18 +431,6 @@ fn arguments_fix(command: &str, cwd: &Path, path: Option<&OsStr>) -> Option<Stri
     let (program, _) = command.split_once(' ')?;
     find_program(program, cwd, path).ok()?;
     Some(format!("write only `{program}` as `command`, and the words after it as `args`"))
-}
-
-#[cfg(unix)]
-fn is_program(file: &Path) -> bool {
-    use std::os::unix::fs::PermissionsExt as _;
-    file.metadata()
-        .is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
-}
-
-#[cfg(not(unix))]
-fn is_program(file: &Path) -> bool {
-    file.is_file()
 }
 
 /// Returns the text of an error and of its sources, without repeated sentences.

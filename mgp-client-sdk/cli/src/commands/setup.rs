@@ -105,6 +105,9 @@ struct HostReport {
     /// A name in the list of tools because of which the host may refuse all tools.
     #[serde(skip)]
     refused_name: Option<String>,
+    /// The [note](KnownHost::note) on a host whose file changes.
+    #[serde(skip)]
+    note: Option<&'static str>,
 }
 
 impl HostReport {
@@ -126,6 +129,7 @@ impl HostReport {
             recorded: Vec::new(),
             problems: Vec::new(),
             refused_name: None,
+            note: change.note(),
         }
     }
 
@@ -176,6 +180,9 @@ impl HostReport {
         }
         if self.portable_names {
             out.hint(format!("    {}", portable_names_note(&self.agent)));
+        }
+        if let Some(note) = self.note {
+            out.hint(format!("    {note}"));
         }
         if let Some(name) = &self.refused_name {
             out.line(format!(
@@ -440,6 +447,7 @@ mod tests {
             host: name.to_owned(),
             agent: name.to_owned(),
             portable_names: false,
+            note: None,
             file: PathBuf::from("mcp.json"),
             difference: Difference::new(&[], &["mgp".to_owned()], true),
             beside: Vec::new(),

@@ -63,20 +63,33 @@ pub(super) async fn print_stream(
     Ok(Err(Error::from(mgp_types::RpcError::internal("the call ended without a result"))))
 }
 
-/// Prints the part of a result that no chunk contained.
+/// The maximum number of notes that a kernel puts before a result that it cut.
+const MAX_NOTES: usize = 3;
+
+/// Prints the part of a result that no chunk contained, and then the notes of a kernel that cut the result.
 fn print_rest(global: &Global, printed: &str, result: &CallToolResult) -> CliResult {
-    let text: String = result.content.iter().filter_map(ContentBlock::as_text).collect();
-    let rest = text.strip_prefix(printed);
-    if rest.is_none() {
+    let texts: Vec<&str> = result.content.iter().filter_map(ContentBlock::as_text).collect();
+    let whole = || (texts.join("\n"), String::new());
+    let found = if printed.is_empty() {
+        Some(whole())
+    } else {
+        (0..=texts.len().min(MAX_NOTES)).find_map(|notes| {
+            let rest = texts[notes..].concat().strip_prefix(printed)?.to_owned();
+            Some((rest, texts[..notes].join("\n")))
+        })
+    };
+    if found.is_none() {
         end_line(printed)?;
         print_note(global, "mgp: the result differs from what was streamed; this is the result:");
     }
-    let rest = rest.unwrap_or(&text);
-    write_stdout(&escape_lines(rest))?;
-    end_line(if rest.is_empty() { printed } else { rest })?;
+    let (rest, notes) = found.unwrap_or_else(whole);
+    write_stdout(&escape_lines(&rest))?;
+    end_line(if rest.is_empty() { printed } else { &rest })?;
+    write_stdout(&escape_lines(&notes))?;
+    end_line(&notes)?;
     if result.content.iter().any(|block| block.as_text().is_none()) {
         print_note(global, "mgp: the result has parts that are not text; use --json");
-    } else if let (true, Some(content)) = (text.is_empty(), &result.structured_content) {
+    } else if let (true, Some(content)) = (texts.concat().is_empty(), &result.structured_content) {
         write_stdout(&(escape_lines(content.as_str()) + "\n"))?;
     }
     Ok(())

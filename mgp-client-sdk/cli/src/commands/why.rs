@@ -8,17 +8,20 @@ use mgp_types::{ErrorCode, RawObject};
 use serde::Serialize;
 
 use super::kernel::RESULT_TYPE;
+use super::keys::{self, KeyInfo};
 use super::known_names::{KnownNames, disabled_server_of, no_tool};
 use super::tools::{fetch_tools, pairs_to_arguments};
 use crate::args::Global;
+use crate::backend::operator;
 use crate::control;
 use crate::exit::{CliResult, Failure};
 use crate::output::{Cell, Color, Output, Render, print, print_note};
+use crate::state_option::shell_word_or;
 
 /// `mgp why`.
 #[derive(Clone, Debug, Args)]
 #[command(
-    after_help = "Prints each rule that was considered, in order. Nothing is called, asked or recorded. Without NAME=VALUE, the rules about arguments are left out.\n\nExample:\n  mgp why cursor files.write_file path=/srv/notes.txt"
+    after_help = "Prints each rule that was considered, in order. Nothing is called, asked or recorded. Without NAME=VALUE, the rules about arguments are left out; without --key, the limits of API keys.\n\nExample:\n  mgp why cursor files.write_file path=/srv/notes.txt\n  mgp why nightly files.write_file --key 3f1c09aa52b7e4d0"
 )]
 pub(crate) struct Why {
     /// Agent that would call
@@ -28,6 +31,9 @@ pub(crate) struct Why {
     /// Arguments; a value that is valid JSON is parsed
     #[arg(value_name = "NAME=VALUE")]
     pairs: Vec<String>,
+    /// Id of the API key with which the agent would call, as `mgp keys ls` shows it
+    #[arg(long, value_name = "ID")]
+    key: Option<String>,
 }
 
 /// The decision about a call.
@@ -76,6 +82,12 @@ pub(crate) async fn run(global: &Global, why: &Why) -> CliResult {
     if !arguments.is_empty() {
         params.arguments = Some(RawObject::of(&arguments)?);
     }
+    match &why.key {
+        Some(id) => {
+            params.key_permissions = permissions(keys::list(global).await?, id, &why.agent)?.into();
+        }
+        None => note_on_keys(global, &why.agent).await,
+    }
     let client = control::connect_or_start(global).await?;
     let explained = client.request::<KernelExplain>(&params).await;
     let mut result = match explained {
@@ -90,6 +102,50 @@ pub(crate) async fn run(global: &Global, why: &Why) -> CliResult {
     }
     result.extra.remove(RESULT_TYPE);
     print(global, &Explanation(result))
+}
+
+/// Returns the permissions of the agent's key with an id; an empty list if the key is not limited.
+fn permissions(keys: Vec<KeyInfo>, id: &str, agent: &str) -> CliResult<Vec<String>> {
+    let Some(key) = keys.into_iter().find(|key| key.id == id) else {
+        return Err(Failure::usage(format!("the key `{id}` is not known; see `mgp keys ls`")));
+    };
+    if key.agent != agent {
+        let other = key.agent;
+        return Err(Failure::usage(format!("the key `{id}` belongs to the agent `{other}`")));
+    }
+    if key.tenant != operator().tenant().as_str() {
+        return Err(Failure::usage(format!(
+            "the key `{id}` belongs to the tenant `{}`, but this command explains only calls of the tenant `{}`",
+            key.tenant,
+            operator().tenant()
+        )));
+    }
+    if key.status != "valid" {
+        return Err(Failure::failed(format!(
+            "the key `{id}` is {}, so all requests with it are refused; create another with `mgp keys add {}`",
+            key.status,
+            shell_word_or("AGENT", agent)
+        )));
+    }
+    Ok(key.permissions)
+}
+
+/// Prints a note if the agent has a key whose limits this explanation leaves out. Keys that cannot be read have no
+/// effect on the explanation, so they are ignored.
+async fn note_on_keys(global: &Global, agent: &str) {
+    let keys = keys::list(global).await.unwrap_or_default();
+    let operator = operator();
+    let is_limited = |key: &&KeyInfo| {
+        let is_own = key.agent == agent && key.tenant == operator.tenant().as_str();
+        is_own && key.status == "valid" && !key.permissions.is_empty()
+    };
+    if let Some(key) = keys.iter().find(is_limited) {
+        let (id, limits) = (&key.id, key.permissions.join(" "));
+        print_note(
+            global,
+            &format!("mgp: a key of `{agent}` permits only {limits}; `--key {id}` applies this"),
+        );
+    }
 }
 
 /// Returns the failure for a tool that the kernel does not find, or finds several times.

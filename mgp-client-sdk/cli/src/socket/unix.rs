@@ -9,6 +9,7 @@ use tokio::net::UnixListener;
 
 use super::unusable;
 use crate::exit::{CliResult, Failure};
+use crate::socket_hello::HelloReply;
 
 /// A connection to the local socket, for code without an async runtime.
 pub(crate) type Stream = std::os::unix::net::UnixStream;
@@ -83,8 +84,8 @@ impl UserCheck {
         if stream.peer_cred()?.uid() == rustix::process::geteuid().as_raw() {
             return Ok(());
         }
-        super::refuse(stream, "this kernel belongs to another user");
-        Err(ErrorKind::PermissionDenied.into())
+        let refusal = HelloReply::refused("this kernel belongs to another user");
+        Err(super::send_refusal(stream, refusal))
     }
 }
 

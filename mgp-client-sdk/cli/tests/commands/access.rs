@@ -290,6 +290,17 @@ fn permissions_are_decided_and_revoked() {
     home.fail(2, &["permissions", "ls", "other"], "there is no server `other`");
     home.silent(&["permissions", "revoke", "files", "filesystem.read"]);
     home.fail(1, &["permissions", "revoke", "files", "camera"], "there is no decision to revoke");
+    let words = |name: &str| {
+        let all = home.json("permissions-ls", &["permissions", "ls", "files"]);
+        let one = all.as_array().unwrap().iter().find(|one| one["permission"] == name).cloned();
+        one.map(|one| one["decision"].as_str().unwrap().to_owned())
+    };
+    assert_eq!(words("filesystem.read").as_deref(), Some("revoked"));
+    for name in ["filesystem.read", "network.outbound"] {
+        home.silent(&["permissions", "reset", "files", name, "--because", "a mistake"]);
+        assert_eq!(words(name), None);
+        home.fail(1, &["permissions", "reset", "files", name], "there is no decision to reset");
+    }
 }
 
 #[test]

@@ -96,6 +96,11 @@ fn errors_of_usage_show_the_right_form() {
     home.fail(2, &["access", "grant", "a", "b", "--expires", "soon"], "90d");
     home.fail(2, &["access", "grant", "a", "b", "--expires", "2001-01-01"], "is in the past");
     home.fail(2, &["servers", "add", "a"], "COMMAND");
+    let url = "https://x.example/mcp";
+    let with_url = |id: &str| format!("`mgp servers add {id} --url {url}`");
+    home.fail(2, &["servers", "add", "a", url], &with_url("a"));
+    home.fail(2, &["servers", "add", url], &with_url("ID"));
+    home.fail(2, &["servers", "add", "a", "npx", "b"], "`mgp servers add a -- npx …`");
     home.fail(2, &["servers", "add", "a b", "--", "c"], "is not a valid id");
     home.fail(2, &["servers", "add", "_a", "--", "c"], "begin with a letter or digit");
     home.fail(2, &["servers", "add", &"a".repeat(129), "--", "c"], "at most 128");

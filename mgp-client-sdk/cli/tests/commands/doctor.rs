@@ -204,7 +204,7 @@ fn definitions_that_cannot_be_read_are_found() {
     let tools = serde_json::json!([
         {"name": "look", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": true}},
         {"name": "bare"},
-        {"name": "list", "inputSchema": []},
+        {"name": "list", "inputSchema": [7]},
         {"inputSchema": {"type": "object"}},
     ]);
     let config = crate::hostile::stub(&home, "odd", &tools, &serde_json::json!({"content": []}));

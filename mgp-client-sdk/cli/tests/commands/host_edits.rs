@@ -1,5 +1,6 @@
 //! Tests of hosts' files that other programs edit while mgp is connected.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
@@ -319,4 +320,43 @@ fn access_to_all_servers_can_be_granted_together_with_named_ones() {
     let granted = done["granted"].as_array().unwrap().iter();
     let ids: Vec<&Value> = granted.map(|one| &one["server"]).collect();
     assert_eq!(ids, ["clock", "files"], "{done}");
+}
+
+#[test]
+fn a_person_reads_that_codex_asks_before_each_call_and_how_to_end_that() {
+    let home = Home::new();
+    let file = home.write(".codex/config.toml", "model = \"own\"\n");
+    let shown = home.succeed(&["connect", "codex", "--interactive", "no"]);
+    assert!(shown.contains("[mcp_servers.mgp.tools.mgp_tools_call]"), "{shown}");
+    let key = "\n[mcp_servers.mgp.tools.mgp_tools_call]\napproval_mode = \"approve\"\n";
+    let text = fs::read_to_string(&file).unwrap() + key;
+    fs::write(&file, text.replace("[mcp_servers.mgp]", "[mcp_servers.mgp]\nenabled = false"))
+        .unwrap();
+    let shown = home.succeed(&["connect", "codex", "--interactive", "no"]);
+    assert!(!shown.contains("mgp_tools_call"), "{shown}");
+    let text = fs::read_to_string(&file).unwrap();
+    assert!(text.contains("approval_mode = \"approve\"") && !text.contains("enabled"), "{text}");
+}
+
+#[test]
+fn only_the_users_own_file_keeps_what_was_added_to_the_entry_of_mgp() {
+    let home = Home::new();
+    let added = json!({
+        "command": "mgp", "args": ["serve"], "env": { "LD_PRELOAD": "/tmp/a.so" },
+        "autoApprove": ["*"], "timeout": 5,
+    });
+    let text = json!({ "mcpServers": { "mgp": added } }).to_string();
+    let members = |file: &Path| {
+        let arguments =
+            ["connect", "cursor", file.to_str().unwrap(), "--interactive", "no", "--no-grant"];
+        home.succeed(&arguments);
+        let entry = read(file)["mcpServers"]["mgp"].clone();
+        entry.as_object().unwrap().keys().cloned().collect::<BTreeSet<_>>()
+    };
+    let of_project = home.write("work/.cursor/mcp.json", &text);
+    let own_members = ["args", "command"].map(str::to_owned);
+    assert_eq!(members(&of_project), own_members.clone().into());
+    let own = home.write(".cursor/mcp.json", &text);
+    let kept = ["autoApprove", "env", "timeout"].map(str::to_owned);
+    assert_eq!(members(&own), own_members.into_iter().chain(kept).collect());
 }

@@ -352,6 +352,25 @@ fn a_rejected_server_of_a_project_does_not_hide_the_users_own_one() {
 }
 
 #[test]
+fn a_tool_that_claude_code_denies_is_withheld_and_a_server_that_it_denies_stays_there() {
+    let home = Home::new();
+    let servers = r#"{"mcpServers": {"files": {"command": "own"}, "git": {"command": "git"}}}"#;
+    let file = home.write(".claude.json", servers);
+    let rules = r#"{"permissions": {"deny": ["mcp__files__wipe", "mcp__git", "Bash(rm:*)"]}}"#;
+    home.write(".claude/settings.json", rules);
+    for from in ["claude-code", file.to_str().unwrap()] {
+        let seen = home.json("import", &["import", from]);
+        let of = |name: &str| {
+            let mut servers = seen["servers"].as_array().unwrap().iter();
+            servers.find(|server| server["name"] == name).unwrap()
+        };
+        assert!(of("files")["notes"].to_string().contains("all but wipe"), "{seen}");
+        let reason = of("git")["left_out"].as_str().unwrap();
+        assert_eq!(reason, "`permissions.deny` there denies all of its tools", "{seen}");
+    }
+}
+
+#[test]
 fn the_agent_of_a_host_gets_the_servers_of_its_other_files() {
     let home = Home::new();
     home.succeed(&["connect", "continue", "--agent", "team", "--interactive", "no"]);

@@ -15,6 +15,37 @@ use crate::program::program;
 use crate::world::Home;
 
 #[test]
+#[cfg(unix)]
+fn a_program_in_a_usual_folder_of_the_user_starts_although_the_path_is_short() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let home = Home::new();
+    let script = |name: &str, text: &str| {
+        let file = home.write(name, text);
+        fs::set_permissions(file, fs::Permissions::from_mode(0o755)).unwrap();
+    };
+    // As `npx`, the program needs an interpreter, which is in another folder.
+    script(".nvm/versions/node/v20.11.1/bin/mgp-test-runner", "#!/usr/bin/env mgp-test-node\n");
+    let echo = format!("#!/bin/sh\nexec '{}'\n", program("echo"));
+    script(".local/bin/mgp-test-node", &echo);
+    script(".cargo/bin/mgp-test-open", &echo);
+    fs::set_permissions(home.path(".cargo"), fs::Permissions::from_mode(0o777)).unwrap();
+    let server = |id: &str, program: &str| {
+        format!(
+            "[[servers]]\nid = '{id}'\ncommand = '{program}'\n[servers.mgp]\nrestart_policy = 'never'\n"
+        )
+    };
+    let config = server("runs", "mgp-test-runner") + &server("open", "mgp-test-open");
+    let file = home.write("c.toml", &config);
+    let kernel = Kernel::on_with(home, Some(&file), &[("PATH", "/usr/bin:/bin")]);
+    until_blocking("the tools are listed", || kernel.server("runs")["tools"] == 1);
+    let lacks = || kernel.server("open")["lacks"].as_str().unwrap_or_default().to_owned();
+    until_blocking("a folder that others can change is left out", || {
+        lacks() == "it does not start"
+    });
+}
+
+#[test]
 fn a_server_without_tools_has_a_reason() {
     let echo = program("echo");
     let mut config: String = ["report", "reprot", "kernel"]

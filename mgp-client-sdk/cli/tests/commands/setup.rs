@@ -295,9 +295,13 @@ fn servers_of_continue_in_its_settings_are_imported_and_named_as_not_governed() 
     let connect = ["connect", "continue", file.to_str().unwrap(), "--interactive", "no"];
     home.fail(1, &connect, "its `mcpServers` is not a mapping");
     assert_eq!(fs::read_to_string(&file).unwrap(), settings);
-    home.write(".continue/config.yaml", "name: mine\nmcpServers: []\n");
-    let shown = home.run(&["setup", "continue", "--dry-run"]);
-    assert!(!shown.err.contains("not governed"), "{shown:?}");
+    let mgp = env!("CARGO_BIN_EXE_mgp");
+    let only_mgp = format!("  - name: mgp\n    command: {mgp}\n    args: [serve, --stdio]\n");
+    for none in [" []\n".to_owned(), format!("\n{only_mgp}")] {
+        home.write(".continue/config.yaml", &format!("name: mine\nmcpServers:{none}"));
+        let shown = home.run(&["setup", "continue", "--dry-run"]);
+        assert!(!shown.err.contains("not governed"), "{shown:?}");
+    }
 }
 
 #[test]

@@ -18,7 +18,7 @@ fn kernel() -> Kernel {
          [agents.small.limits]\nmax_stream_bytes = 3000\n\
          [[servers]]\nid = 'writer'\ncommand = '{}'\n\
          [servers.limits]\ntool_max_stream_bytes = {{ stream = 10000 }}\n\
-         [servers.mgp]\ndefault_policy = 'opt-out'\nrisk = {{ stream = 'safe' }}\n",
+         [servers.mgp]\ndefault_policy = 'opt-out'\nrisk = {{ stream = 'safe', big = 'safe' }}\n",
         workbench.display()
     );
     home.write(".config/mgp/servers.toml", &config);
@@ -93,5 +93,15 @@ fn limits_of_streams_name_their_key_and_cut_results_are_cut_in_chunks() {
     let arguments = ["chunks=9", "bytes=3", "--agent", "short", "--json"];
     let (chunks, result) = texts(&home.succeed(&[&CALL[..], &arguments].concat()));
     assert_eq!(chunks, ["aaa", "bbb", "ccc", "d"]);
-    assert!(result.starts_with("aaabbbcccd[mgp: the result is longer"), "{result}");
+    let note = "[mgp: the result is longer: its first 10 of 27 bytes of text follow. Read on: ";
+    assert!(result.starts_with(note) && result.ends_with("]aaabbbcccd"), "{result}");
+    let printed = home.run(&[&CALL[..], &arguments[..4]].concat());
+    assert!(printed.out.starts_with("aaabbbcccd\n[mgp: the result is longer"), "{printed:?}");
+    assert!(!printed.err.contains("differs"), "{printed:?}");
+    let big = ["tools", "call", "writer.big", "bytes=27", "--agent", "short", "--stream"];
+    let unstreamed = home.succeed(&big);
+    assert!(
+        unstreamed.starts_with(note) && unstreamed.ends_with("]\nxxxxxxxxxx\n"),
+        "{unstreamed}"
+    );
 }

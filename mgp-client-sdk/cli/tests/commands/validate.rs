@@ -218,6 +218,11 @@ fn a_name_that_selects_no_rule_is_an_error() {
         world.fail(2, &words, "no rule that this command checks begins with `mcp.tool.list`");
     }
     world.fail(2, &["validate", "server", "--only", "pair.", "--", "sh"], "`pair.`");
+    let mgp = env!("CARGO_BIN_EXE_mgp");
+    let connect = ["--json", "validate", "server", "--only", "mcp.connect", "--", mgp];
+    let judged = world.succeed(&[&connect[..], &["__example", "notes"]].concat());
+    let report: Value = serde_json::from_str(&judged).unwrap();
+    assert_eq!(results_of(&report, "passed"), ["mcp.connect"], "{report}");
     let rules = world.succeed(&["validate", "rules"]);
     for rule in ["mcp.ping", "client.ids", "pair.answers"] {
         assert!(rules.contains(rule), "{rule}: {rules}");

@@ -75,6 +75,31 @@ fn why_names_how_much_of_each_limit_is_used_and_when_it_is_free_again() {
 }
 
 #[test]
+fn why_applies_the_limits_of_a_key_and_names_keys_that_it_leaves_out() {
+    let kernel = tiny("[servers.mgp]\ndefault_policy = 'opt-out'\n");
+    let home = &kernel.home;
+    let add = ["keys", "add", "ada", "--permission", "tools.call:look", "--force"];
+    let added = home.json("keys-add", &add);
+    let id = added["id"].as_str().unwrap();
+    let with_key = |tool: &str| home.json("why", &["why", "ada", tool, "--key", id]);
+    assert_eq!(with_key("tiny.look")["outcome"], "allow");
+    let refused = with_key("tiny.erase");
+    assert_eq!(refused["outcome"], "refuse");
+    let rules = refused["steps"].to_string();
+    assert!(rules.contains("credentials without the permission `tools.call:erase`"), "{rules}");
+    let without = home.run(&["why", "ada", "tiny.erase"]);
+    assert!(!without.out.contains("credentials"), "{without:?}");
+    assert!(without.err.contains(&format!("permits only tools.call:look; `--key {id}`")));
+    let fails = |code: i32, agent: &str, key: &str, error: &str| {
+        home.fail(code, &["why", agent, "tiny.look", "--key", key], error);
+    };
+    fails(2, "eve", id, "belongs to the agent `ada`");
+    fails(2, "ada", "0000000000000000", "see `mgp keys ls`");
+    home.silent(&["keys", "revoke", id]);
+    fails(1, "ada", id, "is revoked");
+}
+
+#[test]
 fn why_names_how_much_of_each_quota_is_used() {
     let limits = "[servers.mgp]\ndefault_policy = 'opt-out'\n\
                   [agents.ada.limits]\ncalls_per_day = 2\nunits_per_day = 90\n";

@@ -153,6 +153,15 @@ fn an_address_in_a_document_does_not_lead_into_this_network() {
     let error = String::from_utf8(refused.stderr).unwrap();
     assert!(!refused.status.success() && error.contains("--base-url"), "{error}");
     assert!(api.0.lock().unwrap().is_empty());
+
+    // A list needs no address.
+    pets.as_object_mut().unwrap().remove("servers");
+    fs::write(&file, pets.to_string()).unwrap();
+    let listed = mgp(&["--list"]);
+    let list = String::from_utf8(listed.stdout).unwrap();
+    assert!(listed.status.success() && list.contains("getPet"), "{list}");
+    assert!(String::from_utf8(listed.stderr).unwrap().contains("set it with `--base-url`"));
+    assert!(!mgp(&[]).status.success());
 }
 
 #[test]

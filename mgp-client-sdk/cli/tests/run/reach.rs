@@ -65,16 +65,16 @@ pub(crate) fn call(host: &mut Host, tool: &str, arguments: &Value) -> Result<Val
     host.ask("tools/call", &json!({"name": tool, "arguments": arguments}))
 }
 
-/// Returns the content of a result without the note that the kernel appends, and the handle in that note.
+/// Returns the content of a result without the note that the kernel puts before it, and the handle in that note.
 pub(crate) fn blocks(result: &Value) -> (Vec<Value>, Option<String>) {
     let mut blocks = result["content"].as_array().unwrap().clone();
-    let note = blocks.last().and_then(|last| last["text"].as_str()).unwrap_or_default();
+    let note = blocks.first().and_then(|first| first["text"].as_str()).unwrap_or_default();
     let Some((_, rest)) = note.split_once(r#"{"handle":""#).filter(|_| note.starts_with("[mgp: "))
     else {
         return (blocks, None);
     };
     let handle = rest.split('"').next().unwrap().to_owned();
-    blocks.pop();
+    blocks.remove(0);
     (blocks, Some(handle))
 }
 
@@ -113,7 +113,7 @@ pub(crate) fn text(value: &str) -> Value {
 }
 
 /// The default limit of the text in a result, in bytes.
-const TEXT: usize = 64 << 10;
+const TEXT: usize = 32 << 10;
 /// The default limit of the binary data in a result, in bytes.
 const DATA: usize = 4 << 20;
 
@@ -184,7 +184,7 @@ fn a_long_result_is_cut_to_the_limits_and_read_to_its_last_byte() {
     };
     cut(&mut ann, 900);
     cut(&mut bob, 5000);
-    assert!(read_all(&mut bob, "log", 64 << 10, DATA).len() > 60);
+    assert!(read_all(&mut bob, "log", TEXT, DATA).len() > 60);
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -165,6 +166,17 @@ fn connections_above_the_limit_are_refused_with_the_reason() {
     assert!(refused["error"].as_str().unwrap().contains("limit of connections"));
     wires.truncate(10);
     within(|| world.connect(line).ok());
+}
+
+#[test]
+fn connections_that_send_no_first_line_do_not_keep_others_out() {
+    let world = World::new("");
+    let _host = world.host(&[]);
+    let silent: Vec<_> = (0..300).map(|_| UnixStream::connect(world.socket()).unwrap()).collect();
+    let line = "{\"mgp\":1,\"as\":\"agent\"}\n";
+    let refused = world.connect(line).err();
+    assert!(refused.is_none(), "{refused:?}");
+    drop(silent);
 }
 
 /// Sends a request over HTTP; returns the status and the whole response.

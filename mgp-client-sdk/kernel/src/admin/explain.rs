@@ -10,7 +10,7 @@ use mgp_toolindex::{AllTools, name_for};
 use mgp_types::mgp::{
     ExplainedOutcome, ExplainedResult, ExplainedStep, KernelExplainParams, KernelExplainResult,
 };
-use mgp_types::service::{Context, Principal, ServerId};
+use mgp_types::service::{Context, CredentialGrant, Principal, ServerId};
 use mgp_types::{ErrorCode, Payload, RpcError};
 
 use crate::cli_hints::{
@@ -28,10 +28,11 @@ pub(super) async fn explain(
     params: KernelExplainParams,
 ) -> Result<KernelExplainResult, RpcError> {
     kernel.0.fleet.synced(kernel.0.fleet.all().values()).await;
-    let (server, tool) = find_tool(&kernel, &params.agent_id, &params.tool_name)?;
-    let agent = Principal::local().agent(params.agent_id.as_str());
+    let caller = caller_of(&params);
+    let (server, tool) = find_tool(&kernel, &caller, &params.tool_name)?;
+    let agent = caller.principal.clone();
     let arguments = params.arguments.map(Payload::from);
-    let verdict = kernel.governance().explain_pinned(&agent, &server, &tool, arguments.as_ref());
+    let verdict = kernel.governance().explain_pinned(&caller, &server, &tool, arguments.as_ref());
     let mut result = result_of(kernel.governance(), &verdict, &agent, &server, &tool);
     if result.risk_level.is_some() {
         result.risk_reason = Some(kernel.governance().risk_reason(&server, &tool));
@@ -43,6 +44,16 @@ pub(super) async fn explain(
     }
     apply_limits(&kernel, &mut result, &agent, &server, &tool);
     Ok(result)
+}
+
+/// Returns the context of the call, with the limits of the agent's API key if there are any.
+fn caller_of(params: &KernelExplainParams) -> Context {
+    let mut caller = context_of_agent(&params.agent_id);
+    if !params.key_permissions.is_empty() {
+        let permissions = params.key_permissions.iter().cloned();
+        caller.extensions.insert(CredentialGrant::new(permissions, || true));
+    }
+    caller
 }
 
 /// Adds each limit that applies to the call as a step of the explanation. The first limit that is used up refuses the
@@ -117,8 +128,12 @@ fn apply_answer(
 
 /// Finds a tool by the name under which the agent sees it. Otherwise finds it by its callable name, its id or its
 /// server's own name for it, even if no agent sees the tool.
-fn find_tool(kernel: &Kernel, agent: &str, name: &str) -> Result<(ServerId, String), RpcError> {
-    if let Some(tool) = kernel.0.dispatcher.find_shown(&context_of_agent(agent), name) {
+fn find_tool(
+    kernel: &Kernel,
+    caller: &Context,
+    name: &str,
+) -> Result<(ServerId, String), RpcError> {
+    if let Some(tool) = kernel.0.dispatcher.find_shown(caller, name) {
         return Ok((ServerId::from(tool.server_id()), tool.name().to_owned()));
     }
     let (mut exact, mut own) = (Vec::new(), Vec::new());
@@ -143,7 +158,7 @@ fn find_tool(kernel: &Kernel, agent: &str, name: &str) -> Result<(ServerId, Stri
         }
     }
     if exact.is_empty() && own.is_empty() {
-        exact.extend(kernel.0.dispatcher.find_held(&context_of_agent(agent), name));
+        exact.extend(kernel.0.dispatcher.find_held(caller, name));
     }
     let mut found = if exact.is_empty() { own } else { exact };
     match found.len() {

@@ -22,10 +22,10 @@ use mgp_security::Administration::{Changes, ChangesOwnTenant, Reads, ReadsOwnTen
 use mgp_types::method::{
     KernelApprovals, KernelApprovalsApprove, KernelApprovalsDeny, KernelAudit, KernelAuditVerify,
     KernelCallbacks, KernelCallbacksAnswer, KernelEvents, KernelExplain, KernelInfo,
-    KernelPermissions, KernelPermissionsApprove, KernelPermissionsDeny, KernelPermissionsRevoke,
-    KernelReload, KernelServers, KernelServersDrain, KernelServersLogs, KernelServersRestart,
-    KernelServersStart, KernelServersStop, KernelSessions, KernelStop, KernelTools,
-    KernelToolsApprove, KernelToolsReject, KernelToolsTokens, KernelTransactions,
+    KernelPermissions, KernelPermissionsApprove, KernelPermissionsDeny, KernelPermissionsReset,
+    KernelPermissionsRevoke, KernelReload, KernelServers, KernelServersDrain, KernelServersLogs,
+    KernelServersRestart, KernelServersStart, KernelServersStop, KernelSessions, KernelStop,
+    KernelTools, KernelToolsApprove, KernelToolsReject, KernelToolsTokens, KernelTransactions,
     KernelTransactionsResolve, KernelTransactionsRetry, KernelWebhooks,
 };
 use mgp_types::service::Router;
@@ -56,6 +56,7 @@ pub(super) fn router(kernel: &Kernel) -> Router {
         .on::<KernelPermissionsApprove, _, _>(ChangesOwnTenant, permissions::approve)
         .on::<KernelPermissionsDeny, _, _>(ChangesOwnTenant, permissions::deny)
         .on::<KernelPermissionsRevoke, _, _>(ChangesOwnTenant, permissions::revoke)
+        .on::<KernelPermissionsReset, _, _>(ChangesOwnTenant, permissions::reset)
         .on::<KernelApprovals, _, _>(ReadsOwnTenant, approvals::list)
         .on::<KernelApprovalsApprove, _, _>(ChangesOwnTenant, approvals::approve)
         .on::<KernelApprovalsDeny, _, _>(ChangesOwnTenant, approvals::deny)

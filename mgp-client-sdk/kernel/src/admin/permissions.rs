@@ -67,10 +67,34 @@ fn server_of(kernel: &Kernel, params: &Params) -> Result<ServerId, RpcError> {
     }
 }
 
+/// The decision that remains about a permission whose earlier decisions an operator takes back.
+#[derive(Clone, Copy)]
+enum Remaining {
+    Revocation,
+    Nothing,
+}
+
 pub(super) async fn revoke(
     kernel: Kernel,
     cx: Context,
     params: Params,
+) -> Result<ChangeResult, RpcError> {
+    take_back(kernel, cx, params, Remaining::Revocation).await
+}
+
+pub(super) async fn reset(
+    kernel: Kernel,
+    cx: Context,
+    params: Params,
+) -> Result<ChangeResult, RpcError> {
+    take_back(kernel, cx, params, Remaining::Nothing).await
+}
+
+async fn take_back(
+    kernel: Kernel,
+    cx: Context,
+    params: Params,
+    remaining: Remaining,
 ) -> Result<ChangeResult, RpcError> {
     let server = ServerId::from(params.server_id.as_str());
     check_revocable(&kernel, &cx, &server).await?;
@@ -93,7 +117,12 @@ pub(super) async fn revoke(
         Some(inbox) => inbox.forget_approvals(&cx.principal, &server, &permissions).await?,
         None => Vec::new(),
     };
-    let mut result = change_result(&governance.permissions().revoke(&cx.principal, change).await?);
+    let stored = governance.permissions();
+    let taken = match remaining {
+        Remaining::Revocation => stored.revoke(&cx.principal, change).await?,
+        Remaining::Nothing => stored.reset(&cx.principal, change).await?,
+    };
+    let mut result = change_result(&taken);
     // An answer to a question about permissions is in the inbox, and is stored as a decision, too; list it only once.
     let revoked = &result.permissions;
     unused.retain(|permission| !revoked.iter().any(|one| one.permission == *permission));

@@ -120,6 +120,10 @@ impl CallBounds {
                 // limited.
                 match limited.filter(|_| call.tool().is_some()) {
                     Some(limited) => limits.stack(limited).send(call),
+                    // The audit record of a call contains the outcome of its task.
+                    None if call.tool().is_some() && gateway::awaits_task(&call) => {
+                        limits.finished.send(call)
+                    }
                     None => inner.send(call),
                 }
             })

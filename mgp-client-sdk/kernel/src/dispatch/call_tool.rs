@@ -7,7 +7,7 @@ use std::sync::{Arc, LazyLock};
 
 use memchr::memmem::Finder;
 use mgp_toolindex::{IndexedTool, MetaTool, ToolFeature, UseOutcome};
-use mgp_types::mcp::{CallToolParams, Era, TaskSupport};
+use mgp_types::mcp::{CallToolParams, Era};
 use mgp_types::method::{READ_MORE, find_kernel_tool};
 use mgp_types::service::{Call, Context, Params, Reply, Visibility as _, is_tool_error};
 use mgp_types::{ErrorCode, Object, Payload, RpcError};
@@ -17,6 +17,7 @@ use super::delegation;
 use super::dispatcher::{Dispatcher, DispatcherParts};
 use super::find_tool::{CallAddress, ResolvedTool, find_unread, resolve_tool};
 use super::links;
+use super::output_schema;
 use super::result_members;
 use super::surface;
 use super::tasks;
@@ -25,7 +26,7 @@ use crate::events::PublishedCall;
 use crate::fleet::{Fleet, ManagedServer, is_of_objects};
 use crate::metrics::{self, MeasuredCall};
 use crate::proposals::session_state::OpenSession;
-use crate::results::{malformed, structured_as_text};
+use crate::results::{malformed, replace_structured, structured_as_text, with_text};
 
 /// Turns a call of `mgp_tools_call` that names a kernel method or `mgp_read_more` into a direct call of that tool.
 pub(crate) fn unwrap_kernel_tool(call: &mut Call) {
@@ -88,8 +89,8 @@ pub(crate) fn call(
         let cx = call.cx().clone();
         let published = fleet.context().events.call(&cx, server.id(), tool.name());
         let measured = metrics.begin(&cx, server.id(), tool.name(), published.earlier());
-        let answer = if tasks::declared(&tool) == TaskSupport::Required {
-            Box::pin(tasks::call_and_wait(&server, call, has_access)).await
+        let answer = if tasks::may_be_required(&server, &tool, &cx) {
+            Box::pin(tasks::call_as_required(&server, &tool, call, has_access)).await
         } else {
             server.send(call, has_access).await
         };
@@ -221,37 +222,76 @@ fn check_result(
     let Structured { is_error, content: Some(content) } = read else { return Ok(reply) };
     if is_error != Some(true) && !content.is_null() {
         let check = |content: &str| definitions.check_result(&server, tool.name(), content);
-        if let Err(refused) = check(content.as_str())
-            && !fits_in_other_form(tool, &content, is_legacy, |form| check(form).is_ok())
-        {
-            return Err(refused.into());
+        match check(content.as_str()) {
+            Ok(()) => {
+                if is_legacy && let Some(inner) = listed_inner(fleet, tool, cx, &content) {
+                    return replace_structured(reply, inner);
+                }
+            }
+            Err(refused) => {
+                match other_form(tool, &content, is_legacy, |form| check(form).is_ok()) {
+                    None => return Err(with_text(&refused.into(), &reply)),
+                    Some(OtherForm::AsListed) => {}
+                    Some(OtherForm::Wrapped(inner)) => return replace_structured(reply, inner),
+                }
+            }
         }
     }
     let fits = !is_legacy || content.as_str().starts_with('{');
     if fits { Ok(reply) } else { structured_as_text(reply) }
 }
 
-/// Returns whether structured content fits in the form that it has in sessions of the other era: the definition of the
-/// tool can come from such a session. Some SDKs, e.g. that of TypeScript, send content whose schema is not of type
+/// The form of structured content that fits the definition of a tool only as in sessions of the other era.
+enum OtherForm {
+    /// The caller accepts the content, because the list for it has the schema of this form, or none.
+    AsListed,
+    /// The list for the caller has the schema of this inner content.
+    Wrapped(Payload),
+}
+
+/// Returns the form of structured content that it has in sessions of the other era, if it fits in it: the definition of
+/// the tool can come from such a session. Some SDKs, e.g. that of TypeScript, send content whose schema is not of type
 /// `object` to legacy peers as the member `result` of an object.
-fn fits_in_other_form(
+fn other_form(
     tool: &IndexedTool,
     content: &Payload,
     is_legacy: bool,
     fits: impl Fn(&str) -> bool,
-) -> bool {
+) -> Option<OtherForm> {
     // A schema that requires no member accepts nearly everything within an object.
     if !fits("{}") && fits(&format!(r#"{{"result":{}}}"#, content.as_str())) {
-        return true;
+        return Some(OtherForm::AsListed);
     }
-    let inner = || {
-        let mut members = content.get::<Object>().ok()?;
-        members.remove("result").filter(|_| members.is_empty())
-    };
-    let schema = || tool.tool().ok()?.output_schema;
-    is_legacy
-        && schema().is_some_and(|schema| !is_of_objects(&schema))
-        && inner().is_some_and(|inner| fits(inner.as_str()))
+    let inner = inner_of(content).filter(|_| is_legacy)?;
+    let schema = tool.tool().ok()?.output_schema.filter(|schema| !is_of_objects(schema))?;
+    fits(inner.as_str()).then(|| match output_schema::for_legacy(schema) {
+        Some(_) => OtherForm::Wrapped(inner),
+        None => OtherForm::AsListed,
+    })
+}
+
+/// Returns the inner content of a result of a legacy session that is not in the form of the caller's list, although it
+/// was not refused: the definition was last read in such a session, or this result was not checked.
+fn listed_inner(
+    fleet: &Fleet,
+    tool: &IndexedTool,
+    cx: &Context,
+    content: &Payload,
+) -> Option<Payload> {
+    let server = fleet.get(tool.server_id()).filter(|server| server.uses_legacy_session(cx))?;
+    let inner = inner_of(content).filter(|inner| inner.as_str().starts_with('{'))?;
+    let schema = tool.tool().ok()?.output_schema.filter(|schema| !is_of_objects(schema))?;
+    let listed = output_schema::for_legacy(schema)?;
+    let known = fleet.context().governance.definitions().definition(Some(server.id()), tool.name());
+    let is_wrapped =
+        known.is_some_and(|known| known.output_schema.as_ref().is_some_and(is_of_objects));
+    (is_wrapped || output_schema::requires_other(&listed, "result")).then_some(inner)
+}
+
+/// Returns the member `result` of an object without other members.
+fn inner_of(content: &Payload) -> Option<Payload> {
+    let mut members = content.get::<Object>().ok()?;
+    members.remove("result").filter(|_| members.is_empty())
 }
 
 fn server_removed(tool: &IndexedTool) -> RpcError {

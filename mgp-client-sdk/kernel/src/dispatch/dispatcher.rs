@@ -1,6 +1,7 @@
 //! The [`Dispatcher`]: the parts of the kernel that all routes of clients' calls share.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::join_all;
 use mgp_discovery::Registrations;
@@ -98,20 +99,26 @@ impl Dispatcher {
         visible.cloned().collect()
     }
 
-    /// Returns whether a search would have to wait for the first lists of any server.
-    pub(super) fn must_wait_for_lists(&self) -> bool {
-        self.0.fleet.all().values().any(|server| server.delays_lists())
+    /// Waits for the first lists of the servers of which the caller may see a tool, but only until `limit` after each
+    /// server was added.
+    pub(super) async fn wait_for_first_tools(&self, cx: &Context, limit: Duration) {
+        // Return early in the usual case, because the rules about access need not be read then.
+        if self.0.fleet.all().values().any(|server| server.delays_lists()) {
+            let servers = self.servers_with_tools(cx);
+            self.wait_for_first_lists(cx, servers.iter(), limit).await;
+        }
     }
 
-    /// Waits for the first lists of the given servers, but only for a limited time after each server was added.
+    /// Waits for the first lists of the given servers, but only until `limit` after each server was added.
     pub(super) async fn wait_for_first_lists(
         &self,
         cx: &Context,
         servers: impl Iterator<Item = &Arc<ManagedServer>> + Send,
+        limit: Duration,
     ) {
         // Do not wait if the caller is a kernel: two kernels, each behind the other, would wait for each other.
         if !kernel_hops::is_from_kernel(cx) {
-            self.0.fleet.synced(servers).await;
+            self.0.fleet.synced_within(servers, limit).await;
         }
     }
 

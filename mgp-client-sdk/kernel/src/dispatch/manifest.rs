@@ -8,6 +8,7 @@ use mgp_types::proposal::{ManifestServer, ManifestTool, ServiceManifest};
 use mgp_types::service::{Context, Router};
 
 use super::dispatcher::Dispatcher;
+use crate::fleet::FIRST_LIST_TIMEOUT;
 use crate::kernel_hops;
 use crate::proposals::media;
 
@@ -19,8 +20,7 @@ pub(super) fn router(dispatcher: &Dispatcher, offered: ExtensionSet) -> Router {
     Router::new().on::<ManifestGet, _, _>(move |cx, _| {
         let dispatcher = dispatcher.clone();
         async move {
-            let fleet = &dispatcher.parts().fleet;
-            dispatcher.wait_for_first_lists(&cx, fleet.all().values()).await;
+            dispatcher.wait_for_first_tools(&cx, FIRST_LIST_TIMEOUT).await;
             Ok(manifest(&dispatcher, &cx, offered))
         }
     })

@@ -16,6 +16,7 @@ mod links;
 mod manifest;
 mod meta_tools;
 mod names;
+mod output_schema;
 mod page;
 mod permission_check;
 mod portable_names;

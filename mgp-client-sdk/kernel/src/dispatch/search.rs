@@ -2,10 +2,11 @@
 
 use mgp_types::RpcError;
 use mgp_types::method::{Request as _, ToolsDiscover, ToolsRequest};
-use mgp_types::service::{Call, Context, Reply, Router, Stack};
+use mgp_types::service::{Call, Reply, Router, Stack};
 
 use super::dispatcher::Dispatcher;
 use super::portable_names;
+use crate::fleet::FIRST_SYNC_TIMEOUT;
 
 /// Returns the router of the methods that search for tools.
 pub(super) fn router(dispatcher: &Dispatcher) -> Router {
@@ -28,7 +29,7 @@ struct Search {
 impl Search {
     /// Returns the tools that fit a query.
     async fn discover(self, call: Call) -> Result<Reply, RpcError> {
-        self.wait_for_first_tools(call.cx()).await;
+        self.dispatcher.wait_for_first_tools(call.cx(), FIRST_SYNC_TIMEOUT).await;
         let cx = call.cx().clone();
         let reply = self.index.send(call).await?;
         portable_names::fit_discovered(&self.dispatcher, &cx, reply)
@@ -36,17 +37,11 @@ impl Search {
 
     /// Returns tools for a task, and recommends servers if there are none.
     async fn request(self, call: Call) -> Result<Reply, RpcError> {
-        self.wait_for_first_tools(call.cx()).await;
+        self.dispatcher.wait_for_first_tools(call.cx(), FIRST_SYNC_TIMEOUT).await;
         let cx = call.cx().clone();
         let reply = self.index.send(call).await?;
         let reply = portable_names::fit_requested(&self.dispatcher, &cx, reply)?;
         let context = self.dispatcher.parts().fleet.context();
         context.proposals.recommender.attach(&cx, reply).await
-    }
-
-    /// Waits until the tool lists of new servers have been read.
-    async fn wait_for_first_tools(&self, cx: &Context) {
-        let servers = self.dispatcher.parts().fleet.all();
-        self.dispatcher.wait_for_first_lists(cx, servers.values()).await;
     }
 }

@@ -28,7 +28,7 @@ use super::links::{self, ResourceLinks};
 use super::names::{Lookup, NameTable, ServerEntry, matches_template, qualify};
 use super::page::page;
 use super::skills;
-use crate::fleet::{ListGroup, ListKind, ManagedServer};
+use crate::fleet::{FIRST_LIST_TIMEOUT, ListGroup, ListKind, ManagedServer};
 use crate::server_answer::{drop_nulls, expect_list, unreadable_result};
 
 /// The maximum time that a list request waits for servers to return their lists. After it, the last known lists are
@@ -118,7 +118,7 @@ pub(super) async fn refreshed_servers(
     kind: ListKind,
 ) -> Vec<Arc<ManagedServer>> {
     let servers = dispatcher.visible_servers(cx);
-    dispatcher.wait_for_first_lists(cx, servers.iter()).await;
+    dispatcher.wait_for_first_lists(cx, servers.iter(), FIRST_LIST_TIMEOUT).await;
     let refreshed = join_all(servers.iter().map(|server| refresh(dispatcher, server, kind)));
     // Ignore the time-out: the lists of the servers that have answered are refreshed even if others have not answered.
     let _ = tokio::time::timeout(REFRESH_TIMEOUT, refreshed).await;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use mgp_toolindex::{Allowed, Resolved, SessionView, listed_tools, max_tokens_of_definition};
-use mgp_types::mcp::{CacheScope, Era, ListToolsResult, Tool, key};
+use mgp_types::mcp::{CacheScope, Era, ListToolsResult, TaskSupport, Tool, key};
 use mgp_types::mgp::{ContextLevel, Extension, ExtensionSet, KernelSavedDay, RiskLevel};
 use mgp_types::proposal::{copy_tool_members, hide_tool_members};
 use mgp_types::service::{Call, Context, Peer, Principal, Reply, Scope, ScopeKind};
@@ -13,20 +13,18 @@ use mgp_types::{Lenient, Object, Payload, RawObject, RpcError};
 use super::apps;
 use super::dispatcher::{Dispatcher, DispatcherParts};
 use super::find_tool::CallAddress;
+use super::output_schema;
 use super::page::{bad_cursor, requested_cursor};
 use super::portable_names;
 use super::saved_context::{SETTLE_DELAY, stored_days};
 use super::surface;
-use crate::fleet::is_of_objects;
+use crate::fleet::FIRST_LIST_TIMEOUT;
 use crate::proposals;
 use crate::proposals::media;
 
 /// Returns the list for a caller, once the tools of new servers are known.
 pub(super) async fn list(dispatcher: Dispatcher, call: Call) -> Result<Reply, RpcError> {
-    if dispatcher.must_wait_for_lists() {
-        let servers = dispatcher.parts().fleet.all();
-        dispatcher.wait_for_first_lists(call.cx(), servers.values()).await;
-    }
+    dispatcher.wait_for_first_tools(call.cx(), FIRST_LIST_TIMEOUT).await;
     let mut tools = current_list(&dispatcher, &call)?;
     let cx = call.cx();
     count_list(&dispatcher, cx);
@@ -68,13 +66,13 @@ fn current_list(dispatcher: &Dispatcher, call: &Call) -> Result<Vec<Tool>, RpcEr
     let is_shown = cx.caller.has(Extension::ToolSecurity);
     for tool in &mut tools {
         if cx.caller.era == Era::Legacy {
-            // Before 2026-07-28, structured content had to be an object, so hosts may refuse a list with other schemas.
-            tool.output_schema = tool.output_schema.take().filter(is_of_objects);
+            tool.output_schema = tool.output_schema.take().and_then(output_schema::for_legacy);
         }
         fit_input_schema(tool);
         fit_output_schema(tool);
         media::fit(cx, tool);
         correct_hints(tool);
+        fit_task_support(tool);
         put_security(tool, is_shown)?;
     }
     Ok(tools)
@@ -254,6 +252,16 @@ fn correct_hints(tool: &mut Tool) {
         // A hint that is absent already means that the tool may destroy data.
         hints.read_only_hint = hints.read_only_hint.map(|_| false);
         hints.destructive_hint = hints.destructive_hint.map(|_| true);
+    }
+}
+
+/// Lists a tool that runs only as a task as one that may be called without a task: the kernel then waits for the task of
+/// the server, and hosts without tasks refuse to call a tool that requires one.
+fn fit_task_support(tool: &mut Tool) {
+    if let Some(execution) = &mut tool.execution
+        && execution.task_support == Some(TaskSupport::Required)
+    {
+        execution.task_support = Some(TaskSupport::Optional);
     }
 }
 

@@ -5,8 +5,14 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// The time for which requests for lists and searches wait for the lists of a server after it was added.
+/// The time for which searches and calls of unknown tools wait for the lists of a server after it was added.
 pub(crate) const FIRST_SYNC_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// The time for which requests for lists wait for the lists of a server after it was added.
+///
+/// It is shorter than the time limits that hosts have for their start, e.g. 10 s in Codex: a host whose limit passes
+/// has no tools at all. Hosts are notified once the lists were read.
+pub(crate) const FIRST_LIST_TIMEOUT: Duration = Duration::from_secs(8);
 
 /// The progress of the first reading of a server's lists by this kernel, for which list requests and searches wait.
 pub(super) struct FirstSync {
@@ -61,11 +67,11 @@ impl FirstSync {
         *self.progress.borrow() != SyncProgress::Done
     }
 
-    /// Waits for the lists, within the time limit for list requests and searches. Returns `false` if the server did not
-    /// answer in time.
-    pub(super) async fn wait(&self) -> bool {
-        !self.delays_lists()
-            || self.wait_at_most(FIRST_SYNC_TIMEOUT.saturating_sub(self.begun.elapsed())).await
+    /// Waits for the lists, at most until `limit` after the server was added. Returns `false` if the server did not
+    /// answer in time; `true` also if that time had passed before.
+    pub(super) async fn wait(&self, limit: Duration) -> bool {
+        let left = limit.saturating_sub(self.begun.elapsed());
+        !self.is_unknown() || left.is_zero() || self.wait_at_most(left).await
     }
 
     /// Waits until the lists were read or the server has failed; returns `false` after the time limit.
@@ -74,5 +80,23 @@ impl FirstSync {
         let done = progress.wait_for(|progress| *progress == SyncProgress::Done);
         // `self` owns the sender, so the channel cannot be closed here.
         tokio::time::timeout(limit, done).await.is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_list_waits_for_a_slow_start_less_long_than_a_search_and_than_hosts_for_the_list() {
+        let sync = FirstSync::new();
+        let begun = Instant::now();
+        assert!(!sync.wait(FIRST_LIST_TIMEOUT).await);
+        assert!(begun.elapsed() < Duration::from_secs(9), "{:?}", begun.elapsed());
+        let begun = Instant::now();
+        assert!(sync.wait(FIRST_LIST_TIMEOUT).await, "the next list does not wait");
+        assert!(begun.elapsed().is_zero(), "{:?}", begun.elapsed());
+        assert!(!sync.wait(FIRST_SYNC_TIMEOUT).await, "a search waits for the rest of its time");
+        assert!(begun.elapsed() > Duration::from_secs(5), "{:?}", begun.elapsed());
     }
 }

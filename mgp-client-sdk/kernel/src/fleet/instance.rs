@@ -105,7 +105,7 @@ impl Instance {
         if let Some(client) = self.main.present() {
             self.parts.eras.observe(client.server());
         }
-        match self.parts.eras.needs() {
+        match self.parts.eras.needs(of) {
             SessionNeeds::Unknown => None,
             SessionNeeds::One => Some(&self.main),
             SessionNeeds::OnePerEra => Some(self.legacy()),
@@ -151,17 +151,17 @@ impl Instance {
         };
         if session.kind() == SessionKind::Legacy {
             let (hold, timeout) = (&self.parts.hold, self.wake_timeout());
-            if let Some(client) = session.wake_or_stop(hold, timeout).await {
+            if let Some(client) = session.wake_or_stop(hold, timeout, of).await {
                 return (Arc::clone(session), Ok(client));
             }
             let is_refused = !hold.forbids_start();
             if is_refused {
                 tracing::info!(server = %self.parts.config.id, "no legacy session; using the modern one");
-                self.parts.eras.refuse_legacy(false);
+                self.parts.eras.refuse_legacy(of, false);
             }
             let woken = self.wake_main(permits).await;
             if is_refused && woken.is_ok() && self.main.answers().await {
-                self.parts.eras.refuse_legacy(true);
+                self.parts.eras.refuse_legacy(of, true);
             }
             return (Arc::clone(&self.main), woken);
         }

@@ -3,7 +3,7 @@
 //! Hosts built with the official SDKs refuse a whole list because of one entry that does not follow MCP, e.g. because
 //! of a description that is `null`. The list of the kernel has the entries of all servers.
 
-use mgp_types::{Object, Payload};
+use mgp_types::{Object, Payload, differs_only_in_case};
 
 use super::list_cache::ListKind;
 use crate::server_answer::retain_members;
@@ -46,9 +46,29 @@ fn fit_members(kind: ListKind, entry: &mut Object) -> bool {
     is_changed
 }
 
-/// Removes the members whose values have the wrong type; returns whether there were any.
+/// The members of entries that hosts read. Hosts that ignore the case of names, as many in Go and C# do, would use one
+/// in other case in place of the one that the kernel checks.
+const KNOWN: [&str; 14] = [
+    "_meta",
+    "annotations",
+    "arguments",
+    "audience",
+    "description",
+    "icons",
+    "mimeType",
+    "name",
+    "priority",
+    "required",
+    "size",
+    "title",
+    "uri",
+    "uriTemplate",
+];
+
+/// Removes the members whose values have the wrong type or whose names have other case; returns whether there were any.
 fn remove_unfit(object: &mut Object) -> bool {
-    retain_members(object, |name, value| is_fit(name, value.as_str()))
+    let is_other = |name: &str| KNOWN.iter().any(|known| differs_only_in_case(name, known));
+    retain_members(object, |name, value| is_fit(name, value.as_str()) && !is_other(name))
 }
 
 /// Returns whether a member has a value of the right type, by the first character of its JSON.
@@ -107,6 +127,7 @@ mod tests {
                 r#"{"uriTemplate":"w://{city}/","name":"{city}"}"#,
             ),
             (Prompts, r#"{"name":"p","arguments":null}"#, r#"{"name":"p"}"#),
+            (Resources, r#"{"uri":"x:1","URI":"x:2","name":"n"}"#, r#"{"uri":"x:1","name":"n"}"#),
             (
                 Prompts,
                 r#"{"name":"p","arguments":[{"name":"a","required":null},{"title":"t"},5]}"#,

@@ -336,10 +336,10 @@ impl ManagedServer {
         self.first_sync.delays_lists()
     }
 
-    /// Waits for the lists of a new server, for a limited time after it was added; returns `false` if it did not
+    /// Waits for the lists of a new server, at most until `limit` after it was added; returns `false` if it did not
     /// answer.
-    pub(super) async fn synced(&self) -> bool {
-        self.first_sync.wait().await
+    pub(super) async fn synced(&self, limit: Duration) -> bool {
+        self.first_sync.wait(limit).await
     }
 
     /// Returns whether the server might have tools that are not known, because this kernel has not read its lists.
@@ -525,7 +525,7 @@ impl ManagedServer {
     fn send_shared(self: &Arc<Self>, call: Call) -> BoxFuture<'static, Result<Reply, RpcError>> {
         self.shared.served().insert(&call.cx().principal);
         let session = self.shared.session_for(call.cx(), SessionUse::Call);
-        if let Some(session) = session.filter(|session| session.present().is_some()) {
+        if let Some(session) = session.filter(|session| session.usable().is_some()) {
             return session.send(call);
         }
         let server = Arc::clone(self);

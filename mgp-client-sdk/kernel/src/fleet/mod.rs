@@ -34,6 +34,8 @@ mod stopped_owners;
 mod stored_lists;
 mod subscriptions;
 mod target;
+mod task_session;
+mod task_tools;
 #[cfg(test)]
 mod tests;
 mod visible_fleet;
@@ -46,7 +48,7 @@ pub(super) use changed_lists::ChangedLists;
 pub(super) use context::{CreateServer, FleetContext};
 pub(super) use describe::describe_all;
 pub(super) use first_start_permits::FirstStartPermits;
-pub(super) use first_sync::FIRST_SYNC_TIMEOUT;
+pub(super) use first_sync::{FIRST_LIST_TIMEOUT, FIRST_SYNC_TIMEOUT};
 pub(super) use known_servers::KnownServers;
 pub(super) use list_cache::{CachedList, ListEntry, ListKind, skills as declared_skills};
 pub(super) use managed_server::ManagedServer;
@@ -59,6 +61,8 @@ pub(super) use stopped_owners::StoppedOwners;
 pub use stored_lists::forget_stored_lists;
 pub(super) use stored_lists::load as load_stored_lists;
 pub(super) use subscriptions::ResourceSubscriptions;
+pub use target::program_path;
+pub(super) use task_tools::InMainSession;
 pub(super) use visible_fleet::VisibleFleet;
 
 /// Creates a fleet without servers, and starts the tasks that serve it until it is dropped.

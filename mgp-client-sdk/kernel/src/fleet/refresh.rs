@@ -334,7 +334,7 @@ fn list_error(error: RpcError) -> RefreshError {
 
 /// Restores the output schemas that only the modern era has, i.e. those that are not of type `object`, in a list that
 /// was read in the legacy session of a server: the server left them out or put them into the schema of an object. Lists
-/// for legacy callers are without these schemas.
+/// for legacy callers have only those that refer to a schema of type `object`.
 fn keep_output_schemas(tools: &mut [Tool], indexed: &[IndexedTool]) {
     let known = indexed.iter().filter(|tool| tool.may_use(ToolFeature::OutputSchema));
     let known: HashMap<&str, &IndexedTool> = known.map(|tool| (tool.name(), tool)).collect();

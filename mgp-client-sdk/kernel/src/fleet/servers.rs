@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::time::Duration;
 
 use mgp_client_sdk::Error;
 use mgp_discovery::{ApprovedRegistration, ServerConfig};
@@ -11,6 +12,7 @@ use mgp_types::service::ServerId;
 use mgp_types::sync::{Mutex, RwLock};
 
 use super::context::FleetContext;
+use super::first_sync::FIRST_SYNC_TIMEOUT;
 use super::managed_server::ManagedServer;
 use super::refresh_queue::ListGroup;
 use super::session::SessionKind;
@@ -133,17 +135,45 @@ impl Fleet {
         futures_util::future::join_all(chosen.map(|server| server.look())).await;
     }
 
-    /// Waits for the lists of new servers, for a limited time after they were added. A server that does not answer is
-    /// recorded, so that the next kernel does not wait for it; one that waits for its start, or that has listed its
-    /// tools, is not.
+    /// Waits for the lists of new servers as a search does, for a limited time after they were added.
     pub(crate) async fn synced(&self, servers: impl Iterator<Item = &Arc<ManagedServer>>) {
+        self.synced_within(servers, FIRST_SYNC_TIMEOUT).await;
+    }
+
+    /// Waits for the lists of new servers, at most until `limit` after each was added. A server that does not even
+    /// answer until searches no longer wait is recorded, so that the next kernel does not wait for it.
+    pub(crate) async fn synced_within(
+        &self,
+        servers: impl Iterator<Item = &Arc<ManagedServer>>,
+        limit: Duration,
+    ) {
         let waits = servers.map(|server| async move {
-            if !server.synced().await && !server.waits_for_first_start() && !self.is_known(server) {
-                tracing::warn!(server = %server.id(), "server does not answer; lists no longer wait for it");
-                self.0.context.known.insert_silent(&server.config());
+            if server.synced(limit).await {
+                return;
             }
+            if limit >= FIRST_SYNC_TIMEOUT {
+                self.record_silent(server);
+                return;
+            }
+            // A server that is only slow must not be recorded, because searches of the next kernel would not wait.
+            let (fleet, server) = (self.downgrade(), Arc::clone(server));
+            tokio::spawn(async move {
+                let is_synced = server.synced(FIRST_SYNC_TIMEOUT).await;
+                if let Some(fleet) = fleet.upgrade().filter(|_| !is_synced) {
+                    fleet.record_silent(&server);
+                }
+            });
         });
         futures_util::future::join_all(waits).await;
+    }
+
+    /// Records that a server does not answer, unless it waits for its start, has listed its tools, or was removed.
+    fn record_silent(&self, server: &Arc<ManagedServer>) {
+        let is_served = self.get(server.id().as_str()).is_some_and(|own| Arc::ptr_eq(&own, server));
+        if is_served && !server.waits_for_first_start() && !self.is_known(server) {
+            tracing::warn!(server = %server.id(), "server does not answer; lists no longer wait for it");
+            self.0.context.known.insert_silent(&server.config());
+        }
     }
 
     /// Marks the tools of a server as stale, so that they are read again without a pause if it runs.

@@ -3,7 +3,9 @@
 //! Servers built with some SDKs can ask their callers (elicitation, sampling, roots) in the legacy era only,
 //! although they also serve the modern era. So the kernel uses the caller's era towards the server: the main
 //! session has the newest era of the server, and a second, legacy one is opened for the first legacy caller
-//! that can be asked or subscribes to a resource.
+//! that can be asked or subscribes to a resource. A server at a URL that keeps no sessions, or answers in JSON, cannot
+//! ask in the legacy era; then the main session serves all calls, and the legacy one only subscriptions, if it has a
+//! stream for messages outside of calls.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -13,6 +15,7 @@ use std::time::Duration;
 use mgp_client_sdk::gateway::{AuthorizationFailed, FailsAtProbe};
 use mgp_client_sdk::{Client, Error, Hop, SupervisedClient};
 use mgp_lifecycle::LifecycleError;
+use mgp_transport::http::BackChannel;
 use mgp_types::mcp::{Era, Revision};
 use mgp_types::mgp::{ExtensionSet, ServerState, ShutdownReason};
 use mgp_types::service::{BoxFuture, Call, Context, PeerInfo, Principal, Reply, ServerId};
@@ -24,6 +27,7 @@ use tokio::time::Instant;
 use super::remote_health::RemoteHealth;
 use super::server_log::ServerLog;
 use super::start_hold::StartHold;
+use super::task_tools::{InMainSession, TaskTools};
 use crate::server_answer::limit_depth;
 
 /// The maximum time that a start occupies one of the limited permits for starts, so that a server that hangs does not
@@ -60,7 +64,7 @@ impl SessionUse {
     /// Returns whether the caller might miss questions or notifications in a session of the modern era.
     pub(super) fn needs_legacy(self, cx: &Context) -> bool {
         let is_affected = match self {
-            Self::Call => cx.caller.accepts.any(),
+            Self::Call => cx.caller.accepts.any() && cx.extensions.get::<InMainSession>().is_none(),
             Self::Subscription => true,
             Self::ModernSubscription => false,
         };
@@ -266,18 +270,59 @@ impl Session {
         !self.health.is_remote() || self.health.check(&self.client, || self.running() > 0).await
     }
 
-    /// Starts this legacy session. If the server does not support the legacy era, stops the session after the first
-    /// refusal and returns `None`.
-    pub(super) async fn wake_or_stop(&self, hold: &StartHold, timeout: Duration) -> Option<Client> {
+    /// Returns the client if it accepts calls and, in a legacy session, the server is known to be able to ask its
+    /// callers.
+    pub(super) fn usable(&self) -> Option<Client> {
+        let is_known = |client: &Client| {
+            self.kind == SessionKind::Main
+                || client.monitor().back_channel() == BackChannel::Present
+        };
+        self.present().filter(is_known)
+    }
+
+    /// Returns whether the server can ask callers in this session or, for a subscription, notify them. The answer to a
+    /// ping shows the former, if no other answer has.
+    async fn can_serve(&self, client: &Client, of: SessionUse) -> bool {
+        let back_channel = || client.monitor().back_channel();
+        if of != SessionUse::Call && client.monitor().has_session_stream() {
+            return true;
+        }
+        if back_channel() == BackChannel::Unknown {
+            self.answers().await;
+        }
+        let is_missing = back_channel() == BackChannel::Missing;
+        if is_missing {
+            tracing::info!(
+                server = %self.server,
+                "in the legacy era, the server keeps no session or answers in JSON, so it cannot ask"
+            );
+        }
+        !is_missing
+    }
+
+    /// Starts this legacy session. If the server does not support the legacy era, or the session does not suffice for
+    /// this use, returns `None`, and stops the session unless it can serve subscriptions.
+    pub(super) async fn wake_or_stop(
+        &self,
+        hold: &StartHold,
+        timeout: Duration,
+        of: SessionUse,
+    ) -> Option<Client> {
         let mut states = self.client.state().watch();
         let woken = tokio::select! {
             woken = self.wake(hold, timeout) => woken.ok(),
             () = has_failed(&mut states) => None,
         };
-        if woken.is_none() {
-            self.client.stop(ShutdownReason::OperatorRequest).await;
+        if let Some(client) = woken {
+            if self.can_serve(&client, of).await {
+                return Some(client);
+            }
+            if client.monitor().has_session_stream() {
+                return None;
+            }
         }
-        woken
+        self.client.stop(ShutdownReason::OperatorRequest).await;
+        None
     }
 
     /// Passes a call to the server after all security checks.
@@ -389,8 +434,10 @@ pub(super) struct KnownEras {
     fails_at_probe: FailsAtProbe,
     /// `true` if the last connection used MCP 2025-03-26 or an earlier revision.
     is_early: AtomicBool,
-    /// The time until which the kernel does not try to open a legacy session.
-    refused_until: Mutex<Option<Instant>>,
+    /// The times until which the kernel does not try to use a legacy session, for calls and for subscriptions.
+    refused_until: Mutex<[Option<Instant>; 2]>,
+    /// The tools that need a task of the main session.
+    pub(super) task_tools: TaskTools,
 }
 
 /// The sessions that a server needs for callers of both eras.
@@ -418,8 +465,10 @@ impl KnownEras {
         self.needs.store(needs as u8, Ordering::Relaxed);
     }
 
-    pub(super) fn needs(&self) -> SessionNeeds {
-        let is_refused = || self.refused_until.lock().is_some_and(|until| until > Instant::now());
+    /// Returns the sessions that the server needs for this use.
+    pub(super) fn needs(&self, of: SessionUse) -> SessionNeeds {
+        let until = || self.refused_until.lock()[usize::from(of != SessionUse::Call)];
+        let is_refused = || until().is_some_and(|until| until > Instant::now());
         match self.needs.load(Ordering::Relaxed) {
             0 => SessionNeeds::Unknown,
             2 if !is_refused() => SessionNeeds::OnePerEra,
@@ -427,11 +476,12 @@ impl KnownEras {
         }
     }
 
-    /// Records that no legacy session could be opened. If the server has answered the attempt, it does not support the
-    /// legacy era. Otherwise it may have been unreachable, so the kernel tries again soon.
-    pub(super) fn refuse_legacy(&self, has_answered: bool) {
+    /// Records that no legacy session could be used. If the server has answered the attempt, it does not support the
+    /// legacy era for this use. Otherwise it may have been unreachable, so the kernel tries again soon.
+    pub(super) fn refuse_legacy(&self, of: SessionUse, has_answered: bool) {
         let ttl = if has_answered { REFUSED_TTL } else { RETRY_INTERVAL };
         let mut refused_until = self.refused_until.lock();
+        let refused_until = &mut refused_until[usize::from(of != SessionUse::Call)];
         // Concurrent calls can report both outcomes; a refusal counts more than a missing answer.
         *refused_until = (*refused_until).max(Some(Instant::now() + ttl));
     }
@@ -478,8 +528,8 @@ impl NegotiatedExtensions {
     /// one, unless the caller needs a legacy session and such a session has connected.
     pub(super) fn for_calls(&self, cx: &Context, eras: &KnownEras) -> ExtensionSet {
         let [main, legacy] = *self.0.read();
-        let is_legacy =
-            SessionUse::Call.needs_legacy(cx) && eras.needs() == SessionNeeds::OnePerEra;
+        let of = SessionUse::Call;
+        let is_legacy = of.needs_legacy(cx) && eras.needs(of) == SessionNeeds::OnePerEra;
         legacy.filter(|_| is_legacy).or(main).unwrap_or_default()
     }
 
@@ -522,7 +572,7 @@ mod tests {
             assert_eq!(negotiated.for_calls(other, &eras), of_main);
         }
         assert_eq!(negotiated.all(), of_main | of_legacy);
-        eras.refuse_legacy(true);
+        eras.refuse_legacy(SessionUse::Call, true);
         assert_eq!(
             negotiated.for_calls(&asked, &eras),
             of_main,
@@ -535,11 +585,13 @@ mod tests {
         let eras = KnownEras::default();
         eras.set(SessionNeeds::OnePerEra);
         for (has_answered, ttl) in [(false, RETRY_INTERVAL), (true, REFUSED_TTL)] {
-            eras.refuse_legacy(has_answered);
+            let needs = || eras.needs(SessionUse::Call);
+            eras.refuse_legacy(SessionUse::Call, has_answered);
             tokio::time::advance(ttl / 2).await;
-            assert_eq!(eras.needs(), SessionNeeds::One, "{has_answered}");
+            assert_eq!(needs(), SessionNeeds::One, "{has_answered}");
+            assert_eq!(eras.needs(SessionUse::Subscription), SessionNeeds::OnePerEra);
             tokio::time::advance(ttl).await;
-            assert_eq!(eras.needs(), SessionNeeds::OnePerEra, "{has_answered}");
+            assert_eq!(needs(), SessionNeeds::OnePerEra, "{has_answered}");
         }
     }
 }

@@ -1,5 +1,8 @@
 //! Creates the target of a server's start from its configuration: a program, a URL or an in-process server (MGP §15.2).
 
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use http::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
@@ -33,7 +36,7 @@ pub(super) fn target(parts: &InstanceParts) -> Box<Resolve> {
         return Box::new(move || {
             let (approved, starting) = (approved.clone(), starting.clone());
             Box::pin(async move {
-                starting.resolved(approved.launch().await.map_err(SpawnError::new)?, &[])
+                starting.resolved(approved.launch().await.map_err(SpawnError::new)?, &[], None)
             })
         });
     }
@@ -57,7 +60,8 @@ pub(super) fn target(parts: &InstanceParts) -> Box<Resolve> {
                     lock::check_start(&lock.current(), &server, &filled)
                         .map_err(|reason| SpawnError::new(reason).permanent())?;
                 }
-                starting.resolved(filled, &pass_env)
+                let path = search_path_of(&filled);
+                starting.resolved(filled, &pass_env, path)
             });
             resolved.await.map_err(SpawnError::new)?
         })
@@ -90,11 +94,12 @@ fn in_memory(create: &CreateServer) -> ServerTarget {
 
 impl Starting {
     /// Returns the target of a server whose variables are expanded. Its program inherits the environment variables
-    /// in `pass_env`.
+    /// in `pass_env`, and gets `path` as its `PATH` unless `env` has one.
     fn resolved(
         &self,
         server: ExpandedServer,
         pass_env: &[String],
+        path: Option<OsString>,
     ) -> Result<ServerTarget, SpawnError> {
         let log = Arc::clone(&self.log);
         log.begin_start(server.secrets().map(str::to_owned).collect());
@@ -105,6 +110,7 @@ impl Starting {
                 let program = ChildCommand::new(command.as_str())
                     .args(args.iter().map(Expanded::as_str))
                     .inherit_env(pass_env)
+                    .envs(path.map(|path| ("PATH", path)))
                     .envs(env.iter().map(|(name, value)| (name, value.as_str())))
                     .env(kernel_hops::VARIABLE, (kernel_hops::depth() + 1).to_string())
                     .envs(self.context.lock.iter().flat_map(|_| lock::OFFLINE))
@@ -145,6 +151,47 @@ impl Starting {
     }
 }
 
+/// Returns the search path of the program of a server with the variables `env`: their `PATH`, or else that of this
+/// process, followed by the usual folders of the user. The call may read folders, so it blocks for a moment.
+#[must_use]
+pub fn program_path(env: &BTreeMap<String, Expanded>) -> OsString {
+    own_path(env).map_or_else(mgp_transport::search_path, |path| OsString::from(path.as_str()))
+}
+
+/// Returns the `PATH` among the variables of a server, whose name Windows compares without case.
+fn own_path(env: &BTreeMap<String, Expanded>) -> Option<&Expanded> {
+    let is_path = |name: &str| {
+        if cfg!(windows) { name.eq_ignore_ascii_case("PATH") } else { name == "PATH" }
+    };
+    // The last one is in force, as for the program.
+    env.iter().rfind(|(name, _)| is_path(name)).map(|(_, path)| path)
+}
+
+/// Returns the search path of a server's program, which an operator configured; `None` if `env` has one. Logs the
+/// folder of the program if the `PATH` of the kernel lacks it.
+fn search_path_of(server: &ExpandedServer) -> Option<OsString> {
+    let ExpandedTarget::Program { command, env, .. } = &server.target else { return None };
+    if own_path(env).is_some() {
+        return None;
+    }
+    let path = mgp_transport::search_path();
+    let own = std::env::var_os("PATH").unwrap_or_default();
+    if let Some(folder) = added_folder(command.as_str(), &own, &path) {
+        let (id, program, folder) = (&server.id, command.as_str(), folder.display());
+        tracing::info!(server = %id, program, %folder, "the program is in a folder that PATH of the kernel lacks");
+    }
+    Some(path)
+}
+
+/// Returns the first folder of the search path `path` that contains a program, if `own` lacks this folder.
+fn added_folder(program: &str, own: &OsStr, path: &OsStr) -> Option<PathBuf> {
+    if program.contains(std::path::is_separator) {
+        return None;
+    }
+    let found = std::env::split_paths(path).find(|folder| folder.join(program).is_file())?;
+    (!std::env::split_paths(own).any(|folder| folder == found)).then_some(found)
+}
+
 /// Parses a header that is sent with each request. No error message contains its value, which may be secret.
 fn header((name, value): (&String, &Expanded)) -> Result<(HeaderName, HeaderValue), SpawnError> {
     let bad = |what: &str| SpawnError::new(format!("`headers.{name}`: {what}"));
@@ -153,4 +200,25 @@ fn header((name, value): (&String, &Expanded)) -> Result<(HeaderName, HeaderValu
         HeaderValue::try_from(value.as_str()).map_err(|_| bad("not a valid header value"))?;
     value.set_sensitive(true);
     Ok((header, value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_program_that_the_own_path_lacks_is_in_an_added_folder() {
+        let (own, added) = (mgp_testkit::temp_dir(), mgp_testkit::temp_dir());
+        let path = std::env::join_paths([own.path(), added.path()]).unwrap();
+        for name in ["both", "new"] {
+            std::fs::write(added.path().join(name), "").unwrap();
+        }
+        std::fs::write(own.path().join("both"), "").unwrap();
+        let find = |program: &str| added_folder(program, own.path().as_os_str(), &path);
+        assert_eq!(find("new"), Some(added.path().to_owned()));
+        let whole = added.path().join("new");
+        for program in ["both", "missing", whole.to_str().unwrap()] {
+            assert_eq!(find(program), None, "{program}");
+        }
+    }
 }

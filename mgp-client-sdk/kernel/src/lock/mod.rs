@@ -59,7 +59,7 @@ pub fn read_start(
             let own = std::env::var("PATHEXT");
             own.unwrap_or_else(|_| mgp_transport::PROGRAM_EXTENSIONS.to_owned())
         });
-        let path = variable("PATH").unwrap_or_default();
+        let path = crate::fleet::program_path(env);
         let program = find_program(command.as_str(), cwd, &path, extensions.as_deref())
             .ok_or_else(|| format!("the program `{}` is not found", command.as_str()))?;
         locked.program = Some(tree::hash_file(&program)?);
@@ -90,7 +90,7 @@ fn find_program(
     let folders = Some(path).filter(|path| !path.is_empty())?;
     std::env::split_paths(folders)
         .map(|folder| cwd.join(folder).join(command))
-        .find(|file| file.is_file())
+        .find(|file| mgp_transport::is_program(file))
 }
 
 /// Compares a server that is about to start with the lock file: its command or URL, its program and its package.
@@ -135,7 +135,7 @@ pub(crate) fn check_definition(
     let Some((old, now)) = known else {
         return Some("the tool is not in mgp.lock".to_owned());
     };
-    if old.hash() == now.hash() {
+    if old.is_same(&now) {
         return None;
     }
     let difference = mgp_contract::compare(&old, &now);
@@ -163,7 +163,33 @@ mod tests {
         assert_eq!(find(Some(".cmd")), None);
         let plain = folder.path().join("node");
         fs::write(&plain, "").unwrap();
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt as _;
+
+            assert_eq!(find(None), None, "a start skips a file that cannot be executed");
+            fs::set_permissions(&plain, fs::Permissions::from_mode(0o755)).unwrap();
+        }
         assert_eq!((find(None), find(Some(".cmd"))), (Some(plain.clone()), Some(plain)));
+    }
+
+    #[test]
+    fn a_tool_that_its_server_lists_in_the_form_of_the_other_era_is_the_locked_one() {
+        let tool = |schema: &str| {
+            let text = format!(
+                r#"{{"name":"t","inputSchema":{{"type":"object"}},"outputSchema":{schema}}}"#
+            );
+            Payload::parse(text).unwrap()
+        };
+        let array = r#"{"type":"array"}"#;
+        let tools = vec![tool(array).get().unwrap()];
+        let locked = LockedServer { tools, ..LockedServer::default() };
+        let lock = LockFile::new([("s".to_owned(), locked)].into());
+        let check = |schema: &str| check_definition(&lock, &ServerId::from("s"), &tool(schema));
+        let wrapped =
+            r#"{"type":"object","properties":{"result":{"type":"array"}},"required":["result"]}"#;
+        assert_eq!((check(array), check(wrapped)), (None, None));
+        assert!(check(r#"{"type":"object"}"#).is_some());
     }
 
     #[test]
@@ -177,7 +203,7 @@ mod tests {
         };
         assert_eq!(check(&tool.to_string()), None);
         let number = r#"{"name":"t","inputSchema":{"type":"object","maximum":1e999}}"#;
-        for text in [r#"{"name":"bare"}"#, r#"{"name":"t","inputSchema":[]}"#, number] {
+        for text in [r#"{"name":"bare"}"#, r#"{"name":"t","inputSchema":[7]}"#, number] {
             let reason = check(text);
             assert_eq!(reason.as_deref(), Some("the tool is not in mgp.lock"), "{text}");
         }

@@ -32,6 +32,7 @@ use self::table::{KnownReference, KnownReferences, MAX_BYTES, MAX_CALLER_BYTES, 
 use crate::caller_view::CallerView;
 use crate::error::KernelError;
 use crate::logins;
+use crate::results::put_note;
 
 /// The environment variable with the address at which the kernel serves references, for the programs that it starts.
 pub(crate) const VARIABLE: &str = "MGP_REFERENCES";
@@ -176,7 +177,7 @@ impl References {
                 "[mgp: another tool gets the whole result if an argument is {{\"data_reference\":{{\"ref_id\":\"{}\"}}}}]",
                 kept.ref_id
             );
-            part.content.push(ContentBlock::text(note));
+            put_note(&mut part.content, note);
             part.meta.get_or_insert_with(Meta::new).encode(DataReference::NAME, &kept)?;
         }
         Ok(())

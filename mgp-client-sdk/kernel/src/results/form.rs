@@ -169,11 +169,26 @@ fn replace_invalid_blocks(result: &mut Object) -> Result<(), RpcError> {
             *block = fitted;
         }
         if block.get::<ContentBlock>().is_err() {
-            let text = block.get::<String>().unwrap_or_else(|_| block.as_str().to_owned());
-            *block = Payload::of(&ContentBlock::text(text))?;
+            *block = Payload::of(&ContentBlock::text(text_of_invalid(block)))?;
         }
     }
     result.encode(CONTENT, &blocks)
+}
+
+/// Returns the text that replaces an invalid block: a bare text itself, a number or flag in place of the text of a text
+/// block, e.g. a sum, and the JSON of any other block.
+fn text_of_invalid(block: &Payload) -> String {
+    if let Ok(text) = block.get::<String>() {
+        return text;
+    }
+    let members: Object = block.get().unwrap_or_default();
+    let kind = members.decode::<String>("type").ok().flatten();
+    let is_text_alone = kind.as_deref() == Some("text") && members.len() == 2;
+    let text = members.get("text").filter(|_| is_text_alone).map(Payload::as_str);
+    let is_value = |text: &&str| {
+        text.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '-' | 't' | 'f'))
+    };
+    text.filter(is_value).unwrap_or_else(|| block.as_str()).to_owned()
 }
 
 /// Returns the content blocks of a result. Some servers write a text or one block in place of the list.
@@ -200,6 +215,18 @@ pub(crate) fn structured_as_text(mut reply: Reply) -> Result<Reply, RpcError> {
     if blocks.is_empty() {
         members.encode(CONTENT, &[ContentBlock::text(structured.as_str())])?;
     }
+    body.replace_raw(Payload::of(&members)?);
+    Ok(reply)
+}
+
+/// Replaces the structured content of a result.
+///
+/// # Errors
+/// Returns error 5000 if the server did not answer with the result of a tool.
+pub(crate) fn replace_structured(mut reply: Reply, content: Payload) -> Result<Reply, RpcError> {
+    let Some(body) = reply.as_body_mut() else { return Ok(reply) };
+    let mut members: Object = body.as_raw().get().map_err(|error| malformed(&error))?;
+    members.insert("structuredContent", content);
     body.replace_raw(Payload::of(&members)?);
     Ok(reply)
 }
@@ -283,7 +310,8 @@ mod tests {
         for block in [
             r#"{"text":"a"}"#,
             r#"{"type":"text"}"#,
-            r#"{"type":"text","text":5}"#,
+            r#"{"type":"text","text":[5]}"#,
+            r#"{"type":"text","text":5,"_meta":5}"#,
             r#"{"type":5,"text":"a"}"#,
             r#"{"type":"text","text":"a","_meta":5}"#,
             r#"{"type":"image","data":"AAAA"}"#,
@@ -295,6 +323,15 @@ mod tests {
             let text = Payload::of(&ContentBlock::text(block)).unwrap();
             let result = |block: &str| format!(r#"{{"content":[{valid},{block}],"isError":true}}"#);
             assert_eq!(formed(&result(block)).unwrap(), result(text.as_str()), "{block}");
+        }
+    }
+
+    #[test]
+    fn a_number_or_flag_in_place_of_a_text_becomes_the_text() {
+        for value in ["3.50", "-1", "true", "false"] {
+            let result = format!(r#"{{"content":[{{"type":"text","text":{value}}}]}}"#);
+            let expected = format!(r#"{{"content":[{{"type":"text","text":"{value}"}}]}}"#);
+            assert_eq!(formed(&result).unwrap(), expected);
         }
     }
 

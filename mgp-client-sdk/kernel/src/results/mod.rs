@@ -7,6 +7,7 @@ mod json_scanner;
 mod part;
 mod shrink;
 mod store;
+mod unfit;
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use mgp_discovery::{Config, ResultLimits};
 use mgp_security::{AuditLayer, Governance};
 use mgp_server_sdk::ChangeNotifier;
-use mgp_types::mcp::{CallToolResult, ContentBlock, Tool};
+use mgp_types::mcp::{CallToolResult, ContentBlock, Tool, ToolAnnotations};
 use mgp_types::method::{READ_MORE, tool_spelling};
 use mgp_types::mgp::RiskLevel;
 use mgp_types::service::{
@@ -25,10 +26,11 @@ use mgp_types::{Extras, Payload, RawObject, RpcError, clip};
 use serde::Deserialize;
 use tower_layer::Layer as _;
 
-pub(crate) use self::form::{malformed, structured_as_text, well_formed};
-use self::part::{Limits, Position, Rest, count_left, first_part, json_len, next_part};
+pub(crate) use self::form::{malformed, replace_structured, structured_as_text, well_formed};
+use self::part::{Limits, Position, Rest, count, count_left, first_part, json_len, next_part};
 use self::shrink::shrink_json;
 use self::store::RestStore;
+pub(crate) use self::unfit::with_text;
 use crate::active_config::SharedConfig;
 use crate::fleet::FleetContext;
 use crate::kernel_hops;
@@ -186,10 +188,10 @@ impl Results {
         }
         if part.rest.is_empty() {
             result.content = part.shown;
-            if whole.is_some() {
-                result.content.push(ContentBlock::text(CUT_NOTE));
-            }
             let is_shorter = remove_long_members(&mut result, limits) || whole.is_some();
+            if whole.is_some() {
+                put_note(&mut result.content, CUT_NOTE);
+            }
             return Ok(is_shorter.then_some(result));
         }
         let left = count_left(&part.rest, Position::default());
@@ -201,9 +203,10 @@ impl Results {
             self.0.notifications.tools_changed(|other| other == owner);
         }
         let handle = id.map(|id| Position::default().handle(&id));
-        part.shown.push(note(left, handle.as_deref(), whole.is_some()));
+        let sizes = Sizes { which: "first", shown: count(&part.shown), left };
         result.content = part.shown;
         remove_long_members(&mut result, limits);
+        put_note(&mut result.content, sizes.note(handle.as_deref(), whole.is_some()));
         Ok(Some(result))
     }
 
@@ -235,7 +238,9 @@ impl Results {
         let limits = self.limits(owner, &ResultLimits::default());
         let (mut shown, next) = next_part(&rest, from, &limits);
         if let Some(next) = next {
-            shown.push(note(count_left(&rest, next), Some(&next.handle(id)), false));
+            let left = count_left(&rest, next);
+            let sizes = Sizes { which: "next", shown: count(&shown), left };
+            put_note(&mut shown, sizes.note(Some(&next.handle(id)), false));
         }
         Reply::of(&CallToolResult::new(shown))
     }
@@ -247,6 +252,8 @@ impl Results {
             let schema = RawObject::try_from(schema).unwrap_or_default();
             let mut tool = Tool::new(tool_spelling(READ_MORE), schema);
             tool.description = Some("Reads on in a long result.".to_owned());
+            let hints = tool.annotations.get_or_insert_with(ToolAnnotations::new);
+            hints.read_only_hint = Some(true);
             tool
         })
     }
@@ -255,7 +262,7 @@ impl Results {
 const READ_MORE_SCHEMA: &str =
     r#"{"type":"object","properties":{"handle":{"type":"string"}},"required":["handle"]}"#;
 
-/// The note after a result whose structured content is cut and whose text has all of it.
+/// The note in a result whose structured content is cut and whose text has all of it.
 const CUT_NOTE: &str =
     "[mgp: the structured content of the result is too long and is cut; its text is complete.]";
 
@@ -271,7 +278,7 @@ fn remove_long_members(result: &mut CallToolResult, limits: &Limits) -> bool {
     }
     (result.mgp, result.meta, result.extra) = (None, None, Extras::new());
     let note = "[mgp: further members of the result are too long; they are left out.]";
-    result.content.push(ContentBlock::text(note));
+    put_note(&mut result.content, note);
     true
 }
 
@@ -291,27 +298,48 @@ fn is_in_text(structured: &Payload, content: &[ContentBlock]) -> bool {
     })
 }
 
-/// Returns the note after a part of a result. It informs the model that there is more, and how to read it.
-fn note((text, data): (usize, usize), handle: Option<&str>, is_structured: bool) -> ContentBlock {
-    let mut note = String::from("[mgp: the result is longer");
-    if is_structured {
-        note.push_str("; its structured content is cut");
+/// Puts a note before the content of a result. Many hosts show a model only the beginning of a long result, so a note
+/// at the end would be lost.
+pub(crate) fn put_note(content: &mut Vec<ContentBlock>, note: impl Into<String>) {
+    content.insert(0, ContentBlock::text(note));
+}
+
+/// The sizes that the note in a part of a result names, in bytes: of texts, and of other blocks.
+struct Sizes {
+    /// The word for the place of the part in what the caller has not seen: `first` or `next`.
+    which: &'static str,
+    shown: (usize, usize),
+    left: (usize, usize),
+}
+
+impl Sizes {
+    /// Returns the note, which informs the model that there is more, and how to read it.
+    fn note(&self, handle: Option<&str>, is_structured: bool) -> String {
+        let Self { which, shown, left } = self;
+        let all = shown.0 + left.0;
+        let mut note =
+            format!("[mgp: the result is longer: its {which} {} of {all} bytes of text", shown.0);
+        // Ignore the results, because writing to a text cannot fail.
+        if left.1 > 0 {
+            let all = shown.1 + left.1;
+            let _ = write!(note, " and {} of {all} bytes of images or other data", shown.1);
+        }
+        note.push_str(" follow");
+        if is_structured {
+            note.push_str("; its structured content is cut");
+        }
+        let _ = match handle {
+            Some(handle) => write!(
+                note,
+                r#". Read on: {name} {{"handle":"{handle}"}}, or mgp_tools_call with the name {name}.]"#,
+                name = tool_spelling(READ_MORE)
+            ),
+            None => {
+                write!(note, ". The rest is too long to be kept: ask the tool for less at a time.]")
+            }
+        };
+        note
     }
-    // Ignore the result, because writing to a text cannot fail.
-    let _ = write!(note, "; {text} bytes of text");
-    if data > 0 {
-        let _ = write!(note, " and {data} bytes of images or other data");
-    }
-    note.push_str(" are left. ");
-    let _ = match handle {
-        Some(handle) => write!(
-            note,
-            r#"Read on: {name} {{"handle":"{handle}"}}, or mgp_tools_call with the name {name}.]"#,
-            name = tool_spelling(READ_MORE)
-        ),
-        None => write!(note, "They are too long to be kept: ask the tool for less at a time.]"),
-    };
-    ContentBlock::text(note)
 }
 
 impl Position {

@@ -81,11 +81,16 @@ impl Rest {
 
     /// Returns the text of the block; `None` if the block cannot be read in parts.
     fn text(&self) -> Option<&str> {
-        match &self.block {
-            ContentBlock::Text(content) => Some(&content.text),
-            ContentBlock::Resource(embedded) => embedded.resource.text.as_deref(),
-            _ => None,
-        }
+        text_of(&self.block)
+    }
+}
+
+/// Returns the text of a block; `None` if the block cannot be read in parts.
+fn text_of(block: &ContentBlock) -> Option<&str> {
+    match block {
+        ContentBlock::Text(content) => Some(&content.text),
+        ContentBlock::Resource(embedded) => embedded.resource.text.as_deref(),
+        _ => None,
     }
 }
 
@@ -178,6 +183,14 @@ pub(super) fn count_left(rest: &[Rest], from: Position) -> (usize, usize) {
         if one.text().is_some() { (text + one.len, data) } else { (text, data + one.len) }
     });
     (left.0.saturating_sub(from.offset), left.1)
+}
+
+/// Returns the number of bytes of blocks: in texts, and in other blocks.
+pub(super) fn count(blocks: &[ContentBlock]) -> (usize, usize) {
+    blocks.iter().fold((0, 0), |(text, data), block| {
+        let len = measure(block).len;
+        if text_of(block).is_some() { (text + len, data) } else { (text, data + len) }
+    })
 }
 
 /// The size of a block, in bytes.

@@ -219,17 +219,15 @@ async fn a_result_that_a_host_could_take_for_questions_is_refused() {
 }
 
 /// Returns the error of a call that needs the visit of a page.
-fn page_first() -> Value {
-    let page = json!({
-        "mode": "url", "message": "log in", "elicitationId": "e1", "url": "https://example.com/",
-    });
+fn page_first(url: &str) -> Value {
+    let page = json!({"mode": "url", "message": "log in", "elicitationId": "e1", "url": url});
     json!({"code": -32042, "message": "log in first", "data": {"elicitations": [page]}})
 }
 
 /// Plays a legacy server that refuses calls because the user must first visit a page. Without `always`, it refuses only
 /// the first call, and announces the visit at the second. With `always`, it refuses all calls, and announces each visit
 /// before the refusal can have arrived.
-async fn refer_to_page(mut script: Script, always: bool) {
+async fn refer_to_page(mut script: Script, always: bool, url: &str) {
     script.initialize("2025-11-25", json!({"tools": {}})).await;
     let mut is_refused = false;
     while let Some(request) = script.read().await {
@@ -247,7 +245,7 @@ async fn refer_to_page(mut script: Script, always: bool) {
                     script.answer(&request, json!({"content": []})).await;
                 } else {
                     is_refused = true;
-                    script.refuse(&request, page_first()).await;
+                    script.refuse(&request, page_first(url)).await;
                 }
             }
             _ => {}
@@ -258,7 +256,7 @@ async fn refer_to_page(mut script: Script, always: bool) {
 #[tokio::test]
 async fn only_the_caller_that_was_refused_for_a_page_is_notified_of_its_completion() {
     let (end, script) = Script::new();
-    tokio::spawn(refer_to_page(script, false));
+    tokio::spawn(refer_to_page(script, false, "https://example.com/"));
     let stack = gateway_over(end, EraChoice::Legacy, &lenient(ElicitApprover::everyone())).await;
     let call = json!({"name": "wipe", "arguments": {}});
     let mut first = raw::legacy(&stack, mallory(), "2025-11-25").await;
@@ -276,11 +274,22 @@ async fn only_the_caller_that_was_refused_for_a_page_is_notified_of_its_completi
 #[tokio::test]
 async fn the_completion_of_a_page_follows_the_refusal_that_names_it() {
     let (end, script) = Script::new();
-    tokio::spawn(refer_to_page(script, true));
+    tokio::spawn(refer_to_page(script, true, "https://example.com/"));
     let stack = gateway_over(end, EraChoice::Legacy, &lenient(ElicitApprover::everyone())).await;
     let mut caller = raw::legacy(&stack, mallory(), "2025-11-25").await;
     let refused = caller.ask("tools/call", json!({"name": "wipe", "arguments": {}})).await;
     assert_eq!(code(&refused), -32042, "{refused}");
     let completed = caller.asked("notifications/elicitation/complete").await;
     assert_eq!(completed["params"]["elicitationId"], "e1");
+}
+
+#[tokio::test]
+async fn a_refusal_that_names_a_script_as_its_page_does_not_reach_the_host() {
+    let (end, script) = Script::new();
+    tokio::spawn(refer_to_page(script, true, "javascript:alert(1)"));
+    let stack = gateway_over(end, EraChoice::Legacy, &lenient(ElicitApprover::everyone())).await;
+    let mut caller = raw::legacy(&stack, mallory(), "2025-11-25").await;
+    let refused = caller.ask("tools/call", json!({"name": "wipe", "arguments": {}})).await;
+    assert_eq!(code(&refused), 5000, "{refused}");
+    assert!(!caller.last_line().contains("javascript"), "{refused}");
 }

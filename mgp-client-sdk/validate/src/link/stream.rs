@@ -85,17 +85,24 @@ fn with_exit(reason: &str, status: Option<ExitReport>, line: &str) -> String {
     format!("{reason}{status}{line}")
 }
 
-/// The last line of a program's standard error that mentions an error, or else the last line that is not blank.
+/// The last line of a program's standard error that mentions an error, or else the last line that is not blank. A
+/// description of the program's usage behind an error does not count.
 #[derive(Debug, Default)]
 struct Explanation {
     line: String,
     has_error: bool,
+    is_over: bool,
 }
 
 impl Explanation {
     fn note(&mut self, line: &str) {
         let text = line.trim();
         let lower = text.to_lowercase();
+        // Many programs in Go and Rust print their usage after the error, and options may mention errors, too.
+        self.is_over |= self.has_error && lower.starts_with("usage:");
+        if self.is_over {
+            return;
+        }
         // A line of a stack trace (`at …`) may contain such a word too, but does not explain the failure.
         let is_error =
             !lower.starts_with("at ") && ERROR_WORDS.iter().any(|word| lower.contains(word));
@@ -174,6 +181,20 @@ async fn read<R: AsyncRead + Unpin>(
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_usage_behind_an_error_is_not_quoted() {
+        let mut explanation = Explanation::default();
+        for line in ["Error: no context", "Usage:", "  --log FILE  logs errors to FILE"] {
+            explanation.note(line);
+        }
+        assert_eq!(explanation.line, "Error: no context");
+        let mut explanation = Explanation::default();
+        for line in ["usage: x [-h] FILE", "x: error: no FILE"] {
+            explanation.note(line);
+        }
+        assert_eq!(explanation.line, "x: error: no FILE");
+    }
 
     /// Returns whether a process runs; one that only waits for its parent to read its exit code does not.
     fn is_running(pid: &str) -> bool {

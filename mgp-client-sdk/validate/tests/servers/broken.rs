@@ -125,6 +125,12 @@ const BASE: &[Row] = &[
         }
     }),
     ("mcp.ping", &[], |m, r| legacy(m, r, "ping", |x| *x = json!({ "pong": true }))),
+    ("mcp.ping", &[], |m, r| {
+        if m.method() == "ping" && !m.is_modern {
+            let error = json!({ "code": -32601, "message": "unknown" });
+            r[0] = json!({ "jsonrpc": "2.0", "id": m.value["id"], "error": error });
+        }
+    }),
     ("mcp.method.unknown", &[], |m, r| {
         if m.method() == "does/not/exist" && !m.is_modern && !m.has_mgp {
             r[0]["error"]["code"] = json!(-32603);
@@ -513,8 +519,10 @@ const MGP: &[Row] = &[
     sets!("mgp.tools.evict", with_mgp "mgp/tools/session/evict" "evicted" = 1),
 ];
 
-/// The rules that no reply to a message breaks: they need a server that does not end, or that is slow.
-const UNBROKEN: &[&str] = &["mcp.close", "mgp.health.ping.busy", "mgp.lifecycle.ends"];
+/// The rules that no reply to a message breaks alone: they need a server that does not end or that is slow, or, if they
+/// are broken, no other rule is checked.
+const UNBROKEN: &[&str] =
+    &["mcp.connect", "mcp.close", "mgp.health.ping.busy", "mgp.lifecycle.ends"];
 
 #[tokio::test]
 async fn a_server_that_breaks_one_rule_fails_exactly_that_one() {

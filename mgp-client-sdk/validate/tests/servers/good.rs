@@ -383,3 +383,18 @@ async fn the_page_and_the_badge_escape_what_the_server_controls() {
     assert!(!page.contains("<script") && !page.contains("<img") && !page.contains('\u{202e}'));
     assert!(report.to_badge().contains("failed"));
 }
+
+/// Regression test: the report did not name the byte order mark that a server wrote before its answer.
+#[tokio::test]
+async fn a_text_in_place_of_an_answer_is_named() {
+    let mut options = Options::new();
+    options.timeout = std::time::Duration::from_millis(100);
+    let marked: scripted::Change =
+        |_, replies| *replies = vec![json!({ "raw": "\u{feff}{\"jsonrpc\":\"2.0\"}" })];
+    let report = judged(scripted::server(marked), &options).await;
+    let broken = broken_rules(&report);
+    let [(rule, found)] = &broken[..] else { panic!("{}", report.to_text()) };
+    assert_eq!(*rule, "mcp.connect");
+    let wrote = "; it wrote what is not JSON: (byte order mark){\"jsonrpc\"";
+    assert!(found.contains(wrote), "{found}");
+}

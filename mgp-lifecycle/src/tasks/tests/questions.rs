@@ -187,3 +187,19 @@ async fn a_question_that_races_with_the_hand_over_is_never_lost() {
     };
     assert_eq!(tokio::time::timeout(Duration::from_secs(30), all).await.unwrap(), 0);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_task_recommends_the_interval_of_the_task_for_which_it_waits() {
+    for (interval, expected) in [(7_000, 7_000), (0, 100), (u64::MAX, 60_000)] {
+        let layer = layer(config());
+        let stack = over(&layer, move |call| async move {
+            let ticket = TaskTicket::of(call.cx()).unwrap().clone();
+            ticket.begin().await?;
+            ticket.recommend_interval(Duration::from_millis(interval));
+            slow(call).await
+        });
+        let mut client = modern(stack);
+        let task = call(&mut client).await;
+        assert_eq!(get(&mut client, &task).await["pollIntervalMs"], expected);
+    }
+}

@@ -344,8 +344,10 @@ impl Inbox {
             known.get(id).filter(|request| request.tenant == tenant && !request.is_over(now));
         let can_answer = |request: &&Arc<ApprovalRequest>| match request.state {
             RequestState::Open => true,
-            // The denial of a call can be taken back: the call then runs once, when it is made again.
-            RequestState::Denied => approved.is_some() && request.arguments.is_some(),
+            // The denial of a call, also one in a form (`Settled`), can be taken back: the call then runs once.
+            RequestState::Denied | RequestState::Settled => {
+                approved.is_some() && request.arguments.is_some()
+            }
             _ => false,
         };
         let Some(open) = open.filter(can_answer) else {

@@ -534,6 +534,14 @@ async fn a_denied_call_is_refused_until_the_denial_is_taken_back() {
     assert_eq!(world.ask(&question).await.answer, GrantDecision::Deferred);
     let refused = world.inbox.approve(&ann(), &waits, None).await.unwrap_err();
     assert!(refused.message().contains("is used already"), "{refused}");
+
+    // A form was declined, perhaps by the host alone.
+    let waits = id(&world.ask(&question).await);
+    let declined = Decision::new(GrantDecision::Denied, "eve");
+    assert!(world.inbox.close(&waits, &declined).await.unwrap());
+    assert!(world.inbox.deny(&ann(), &waits, None).await.is_err());
+    world.inbox.approve(&ann(), &waits, None).await.unwrap();
+    assert_eq!(world.ask(&question).await.answer, GrantDecision::Approved);
 }
 
 #[tokio::test(start_paused = true)]

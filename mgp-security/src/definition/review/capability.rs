@@ -58,7 +58,11 @@ pub(super) fn review(shown: &Value, findings: &mut Vec<Finding>) {
     let text = |member: &str| shown.get(member).and_then(Value::as_str).unwrap_or_default();
     let name = words(text("name"));
     let description = text("description").to_lowercase();
-    let hint = |member: &str| shown.pointer("/annotations")?.get(member).and_then(Value::as_bool);
+    // A hint may also be `0` or `1`.
+    let hint = |member: &str| {
+        let value = shown.pointer("/annotations")?.get(member)?;
+        value.as_bool().or_else(|| value.as_u64().map(|flag| flag != 0))
+    };
     let (reads, destroys) = (hint("readOnlyHint"), hint("destructiveHint"));
     // A claim in a description can be about only one of several actions; annotations are about the whole tool.
     let admits = reads == Some(false) || destroys == Some(true);
@@ -118,6 +122,8 @@ mod tests {
         let takes = |name: &str| json!({"properties": {name: {"type": "string"}}});
         let read_only = json!({"readOnlyHint": true});
         check(&json!({"name": "delete_notes", "annotations": read_only}), Some(Rule::ReadOnly));
+        let as_number = json!({"readOnlyHint": 1});
+        check(&json!({"name": "delete_notes", "annotations": as_number}), Some(Rule::ReadOnly));
         check(&json!({"name": "wipeDisk", "description": "Read-only view."}), Some(Rule::ReadOnly));
         check(&json!({"name": "run_query", "annotations": read_only}), None);
         check(&json!({"name": "list_deleted", "annotations": read_only}), None);

@@ -92,7 +92,7 @@ impl Look<'_> {
                 name if NAMED.contains(&name) => {
                     if let Value::Object(named) = value {
                         named.values().for_each(|value| self.schema(value, depth + 1));
-                    } else {
+                    } else if !is_absent(value) {
                         self.found(Rule::Schema, "a member of the schema has the wrong type", name);
                     }
                 }
@@ -154,6 +154,11 @@ impl Look<'_> {
 
 fn is_local_file(id: &str) -> bool {
     id.starts_with("file:")
+}
+
+/// Returns whether a value means the same as an absent object: `null`, as Java writes it, or an empty list, as PHP does.
+fn is_absent(value: &Value) -> bool {
+    value.is_null() || value.as_array().is_some_and(Vec::is_empty)
 }
 
 /// Returns whether a member of a schema has a value that validators can read. Some servers write `null` for a member
@@ -248,8 +253,16 @@ mod tests {
     }
 
     #[test]
+    fn an_empty_list_or_null_in_place_of_an_object_passes() {
+        check(r#"{"type":"object","properties":[],"required":[]}"#, None);
+        check(r#"{"type":"object","properties":{"a":null},"$defs":null,"definitions":null}"#, None);
+        check(r#"{"type":"object","properties":{"a":{"properties":[]}},"$defs":[]}"#, None);
+    }
+
+    #[test]
     fn schemas_that_cannot_be_checked_do_not() {
         let refused = Some(Severity::Refused);
+        check(r#"{"properties":["a"]}"#, refused);
         check(r#"{"$ref":"https://a.example/s.json"}"#, refused);
         check(r#"{"properties":{"a":{"$ref":"file:///etc/passwd"}}}"#, refused);
         check(r##"{"$ref":"#"}"##, refused);

@@ -4,7 +4,7 @@
 
 use super::declared::Declared;
 use super::tree::Node;
-use super::{Outside, host, shown};
+use super::{Outside, host, path, shown};
 
 /// The kinds of things that an argument can refer to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -510,7 +510,8 @@ impl Findings {
             self.ports.push(text.parse().ok());
         }
         let is_free = kinds.text == Text::Free;
-        let kinds = if is_free { kinds } else { by_shape(text, kinds) };
+        let has_shape = !is_free || path::is_file_url(text);
+        let kinds = if has_shape { by_shape(text, kinds) } else { kinds };
         if kinds.has(About::Command) {
             self.commands.push(Command::Line(text.to_owned()));
             self.declares_command |= is_declared;

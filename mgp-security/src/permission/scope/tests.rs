@@ -207,6 +207,7 @@ fn arguments_are_found_by_name_and_by_shape() {
     for inside in [
         r#"{"path":"/srv/a","limit":5,"recursive":true,"cursor":null}"#,
         r#"{"filePath":"/srv/a","content":"/etc/passwd is a file"}"#,
+        r#"{"path":"/srv/a","content":"file:///etc/passwd is a file"}"#,
         r#"{"paths":["/srv/a","/srv/b"]}"#,
         r#"{"edits":[{"oldText":"../x","newText":"/y"}],"file":"/srv/a"}"#,
         r#"{"files":[{"path":"/srv/a","encoding":"utf8"}]}"#,
@@ -224,6 +225,7 @@ fn arguments_are_found_by_name_and_by_shape() {
         (r#"{"path":"/srv/a","other":"..\\..\\etc"}"#, "leaves"),
         (r#"{"path":"/srv/a","x":{"y":[{"z":["file:///etc/passwd"]}]}}"#, "not allowed"),
         (r#"{"path":"/srv/a","x":"%2fetc%2fpasswd"}"#, "variable"),
+        (r#"{"path":"/srv/a","content":"file:///etc/passwd"}"#, "not allowed"),
         (r#"{"path":{"value":"secret.txt"},"root":"/srv/x"}"#, "not allowed"),
         (r#"{"files":{"/etc/passwd":"x"},"path":"/srv/a"}"#, "not allowed"),
         (r#"{"src":"secret.txt","dst":"/srv/a"}"#, "not allowed"),

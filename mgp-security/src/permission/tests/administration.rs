@@ -167,6 +167,43 @@ async fn a_revocation_closes_what_the_configuration_opened() {
 }
 
 #[tokio::test]
+async fn a_reset_returns_to_what_the_configuration_decides() {
+    let mut world = World::new(ApprovalPolicy::Interactive, None);
+    world.list(&["camera"]);
+    let (permissions, by) = (world.permissions.clone(), operator());
+    let camera = || files(&["camera"]);
+    permissions.revoke(&by, camera()).await.unwrap();
+    assert_eq!(world.lacks("camera").await, "camera undecided");
+    let removed = permissions.reset(&by, camera().because("a mistake")).await.unwrap();
+    assert_eq!(removed[0].decision, ApprovalDecision::Revoked);
+    world.runs("camera").await;
+    permissions.deny(&by, camera()).await.unwrap();
+    assert_eq!(world.lacks("camera").await, "camera denied");
+    for refused in [
+        permissions.reset(&agent(), camera()).await,
+        permissions.reset(&by, camera().tools(["look"])).await,
+        permissions.reset(&by, camera().until(from_now(Duration::from_mins(1)))).await,
+    ] {
+        refused.unwrap_err();
+    }
+    // Another tenant's decision about the same permission stays.
+    let other = Principal::new("other", "otto").operator();
+    permissions.deny(&other, camera()).await.unwrap();
+    assert_eq!(permissions.reset(&by, files(&["camera", "microphone"])).await.unwrap().len(), 1);
+    world.runs("camera").await;
+    assert!(permissions.reset(&by, camera()).await.unwrap().is_empty());
+    assert_eq!(permissions.list(&other, Some(&server())).await.unwrap().len(), 1);
+    let events = world.events();
+    assert_eq!(events[1], "PERMISSION_REVOKED camera was revoked by user olga");
+    assert_eq!(events.last().unwrap(), "PERMISSION_REVOKED camera was denied by user olga");
+    let details = world.audit.events()[1].details.clone().unwrap();
+    let text = |name: &str| details.decode::<String>(name).unwrap();
+    assert_eq!(text("cause").as_deref(), Some("reset"));
+    assert_eq!(text("justification").as_deref(), Some("a mistake"));
+    assert_eq!(text("tenant").as_deref(), Some("acme"));
+}
+
+#[tokio::test]
 async fn an_approval_that_names_a_tool_is_found_for_confirmations() {
     let world = World::new(ApprovalPolicy::Interactive, None);
     let (permissions, by) = (&world.permissions, operator());

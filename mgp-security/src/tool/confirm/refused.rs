@@ -195,6 +195,11 @@ impl ConfirmRefused {
         Self::new(server, tool, assessment, &[], why)
     }
 
+    /// Creates the refusal of a call whose tool changed after the call was confirmed.
+    pub(crate) fn changed(server: Option<&ServerId>, tool: &str, assessment: &Assessment) -> Self {
+        Self::new(server, tool, assessment, &[], (Unconfirmed::Changed, Object::new()))
+    }
+
     /// Returns the reason why the call was not confirmed.
     #[must_use]
     pub fn why(&self) -> Unconfirmed {

@@ -91,6 +91,26 @@ fn unchanged_tools_cost_nothing() {
 }
 
 #[test]
+fn values_of_parameters_are_found() {
+    let index = by_words();
+    let long: Vec<String> = ('a'..='j').map(|letter| letter.to_string().repeat(40)).collect();
+    let schema = format!(
+        r#"{{"properties":{{"format":{{"enum":["webp","{0}x"]}},"tone":{{"const":"sepia"}},"key":{{"enum":{1:?}}}}}}}"#,
+        long[0], long
+    );
+    index
+        .put(ServerEntry::new("x").tools([with_schema("paint", &schema), tool("sing", "")]))
+        .unwrap();
+    assert_eq!(search(&index, "convert to webp"), ["x.paint"]);
+    assert_eq!(search(&index, "sepia"), ["x.paint"]);
+    assert_eq!(search(&index, &long[0]), ["x.paint"]);
+    // A value of more than 40 bytes is not indexed, nor are values beyond 256 bytes of a tool.
+    for text in [&format!("{}x", long[0]), &long[9]] {
+        assert!(search(&index, text).is_empty(), "{text}");
+    }
+}
+
+#[test]
 fn risk_is_the_effective_one() {
     let claimed = |text: &str| {
         let json = format!(r#"{{"name":"t","inputSchema":{{}},"security":{text}}}"#);

@@ -101,6 +101,8 @@ impl Core {
         limits: Limits,
     ) -> (Arc<Self>, mpsc::Receiver<Job>) {
         let (jobs, queue) = mpsc::channel(MAX_JOBS);
+        let counters = Arc::<Counters>::default();
+        counters.back_channel.set_unknown();
         let core = Self {
             permits: Permits::new(sender.config.requests.max(1)),
             server_permits: Permits::new(sender.config.server_requests),
@@ -108,7 +110,7 @@ impl Core {
             sender,
             stack,
             limits,
-            counters: Arc::default(),
+            counters,
             session: Session::default(),
             closing: Notify::new(),
             scope: Scope::new(ScopeKind::Session),

@@ -241,11 +241,11 @@ fn refusal(
             format!("the server forbids it (HTTP 403): check the credentials, and its rules for hosts and origins{detail}"),
         ),
         StatusCode::NOT_FOUND => {
-            (ErrorCode::INVALID_REQUEST, "there is no MCP endpoint at this URL (HTTP 404): check its path, which often is `/mcp`".to_owned())
+            (ErrorCode::INVALID_REQUEST, "this URL has no MCP endpoint (HTTP 404): check its path, which often is `/mcp`, or `/` for a server in C#".to_owned())
         }
         StatusCode::METHOD_NOT_ALLOWED => (
             ErrorCode::INVALID_REQUEST,
-            "the URL does not accept POST (HTTP 405): it is not a streamable HTTP endpoint, perhaps one of the older HTTP+SSE transport".to_owned(),
+            "the URL does not accept POST (HTTP 405), so it is not a streamable HTTP endpoint: check its path, or set `transport = \"sse\"` if the server uses the older HTTP+SSE".to_owned(),
         ),
         StatusCode::REQUEST_TIMEOUT => (
             ErrorCode::SERVER_NOT_READY,

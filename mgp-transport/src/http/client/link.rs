@@ -61,6 +61,10 @@ impl Link for StreamLink {
         self.core.send_half.pending.get(&Id::Number(self.number)).into_iter().collect()
     }
 
+    fn is_of_one_request(&self) -> bool {
+        true
+    }
+
     fn is_closed(&self) -> bool {
         self.core.is_closed()
     }

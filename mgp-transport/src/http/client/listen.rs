@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::StatusCode;
-use mgp_types::ErrorCode;
+use mgp_types::{ErrorCode, RpcError};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -25,6 +25,7 @@ pub(super) async fn listen(core: Arc<Core>, opened: oneshot::Sender<()>) {
         let (progress, begun) = (reader.progress(), Instant::now());
         let last = reader.last_id().cloned();
         let stream = core.open_stream(session_ref, last.as_ref()).await;
+        core.record_session_stream(&stream, session_ref);
         // Sending fails only if the caller has stopped waiting.
         let _ = opened.take().map(|opened| opened.send(()));
         match stream {
@@ -72,6 +73,19 @@ pub(super) async fn listen(core: Arc<Core>, opened: oneshot::Sender<()>) {
         sleep(delay_before_attempt(&core, &reader, attempts)).await;
         attempts = attempts.saturating_add(1);
         reader.reconnect();
+    }
+}
+
+impl Core {
+    /// Records that the session has an event stream, if it was opened.
+    fn record_session_stream(
+        &self,
+        stream: &Result<StreamResponse, RpcError>,
+        session_ref: SessionRef,
+    ) {
+        if matches!(stream, Ok(StreamResponse::Open(_))) {
+            self.counters.back_channel.record_session_stream(session_ref.has_id);
+        }
     }
 }
 

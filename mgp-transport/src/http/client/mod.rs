@@ -8,6 +8,7 @@
 //! requests belong to a session, the session has a GET stream for messages outside of calls, and interrupted streams
 //! are resumed. In the modern era, every request is independent.
 
+mod back_channel;
 mod broken_connection;
 mod certificates;
 mod config;
@@ -34,6 +35,8 @@ mod session;
 mod session_settings;
 mod sse;
 
+pub use self::back_channel::BackChannel;
+pub(crate) use self::back_channel::SeenBackChannel;
 pub(super) use self::certificates::Roots;
 pub use self::config::{Bearer, HttpClientConfig};
 pub use self::connection::HttpConnection;

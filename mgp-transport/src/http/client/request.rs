@@ -68,14 +68,6 @@ impl EncodedRequest {
         headers
     }
 
-    /// Determines the kind of the response, and stores its headers if the request opens a session.
-    fn answer(&self, response: Response<Incoming>, state: &RequestState) -> Answer {
-        if self.opens {
-            let _ = state.headers.set(Box::new(response.headers().clone()));
-        }
-        Answer::new(response)
-    }
-
     /// Returns the session if the status of a response might mean that the session is lost; `None` if not, or if the
     /// request must not open a new session.
     fn suspect(
@@ -215,7 +207,7 @@ impl Core {
         } else {
             MessageSource::Modern(request.number)
         };
-        match request.answer(response, state) {
+        match self.classify_answer(request, response, state) {
             Answer::Json(body) => {
                 if let Some(text) = self.sender.read(body).await? {
                     self.receive(text.clone(), from);
@@ -232,6 +224,24 @@ impl Core {
             Answer::Other(response) => Box::pin(self.sender.read_other(*response)).await?,
         }
         Err(Fault::Malformed("the server accepted the request and sent no answer".into()).into())
+    }
+
+    /// Determines the kind of the response, and stores its headers if the request opens a session. Within a session,
+    /// records what the response shows about the server's back channel.
+    fn classify_answer(
+        &self,
+        request: &EncodedRequest,
+        response: Response<Incoming>,
+        state: &RequestState,
+    ) -> Answer {
+        if request.opens {
+            let _ = state.headers.set(Box::new(response.headers().clone()));
+        }
+        let answer = Answer::new(response);
+        if let (Some(session_ref), Some(kind)) = (state.session_ref(), answer.kind()) {
+            self.counters.back_channel.record(session_ref.has_id, kind);
+        }
+        answer
     }
 
     /// POSTs the request, and once more in a new session if the first session is lost; returns the

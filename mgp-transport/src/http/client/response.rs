@@ -38,6 +38,14 @@ impl Answer {
             None => Self::Other(Box::new(response)),
         }
     }
+
+    pub(super) fn kind(&self) -> Option<ContentKind> {
+        match self {
+            Self::Json(_) => Some(ContentKind::Json),
+            Self::Events(_) => Some(ContentKind::Events),
+            Self::Other(_) => None,
+        }
+    }
 }
 
 impl HttpSender {

@@ -1,7 +1,7 @@
 //! The explanation of a decision: what a kernel would decide about a call now (outside the specification of MGP).
 
 use crate::mgp::RiskLevel;
-use crate::record::{RawObject, open_enum, record};
+use crate::record::{List, RawObject, open_enum, record};
 
 open_enum! {
     /// The outcome of the decision about a call.
@@ -36,6 +36,9 @@ record! {
         req tool_name: String,
         /// The arguments of the call; if absent, the rules about arguments are not checked.
         opt arguments: Option<RawObject>,
+        /// The permissions of the API key with which the agent would call, e.g. `tools.call:read`; empty if nothing
+        /// limits its credentials.
+        list key_permissions: List<String>,
     }
 
     /// Result of `mgp/kernel/explain`.

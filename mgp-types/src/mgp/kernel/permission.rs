@@ -1,5 +1,5 @@
-//! Permissions of servers: operators approve, deny or revoke them on their own initiative (MGP §3; methods of this
-//! kernel only).
+//! Permissions of servers: operators approve, deny, revoke or reset them on their own initiative (MGP §3; methods of
+//! this kernel only).
 
 use crate::Timestamp;
 use crate::mgp::{Permission, PermissionScope};
@@ -47,11 +47,11 @@ record! {
         opt justification: Option<String>,
     }
 
-    /// Parameters of `mgp/kernel/permissions/approve`, `deny` and `revoke`.
+    /// Parameters of `mgp/kernel/permissions/approve`, `deny`, `revoke` and `reset`.
     pub struct KernelPermissionChangeParams {
         /// The id of the server.
         req server_id: String,
-        /// The permissions to approve, deny or revoke.
+        /// The permissions to approve, deny, revoke or reset.
         req permissions: Vec<Permission>,
         /// The only tools that are allowed to use the permissions; empty means all tools.
         list tools: List<String>,
@@ -68,9 +68,9 @@ record! {
         opt when_ready: Option<bool>,
     }
 
-    /// Result of `mgp/kernel/permissions/approve`, `deny` and `revoke`.
+    /// Result of `mgp/kernel/permissions/approve`, `deny`, `revoke` and `reset`.
     pub struct KernelPermissionChangeResult {
-        /// The decisions after the change.
+        /// The decisions after the change; those that were removed by `reset`.
         def permissions: Vec<KernelPermission>,
     }
 }

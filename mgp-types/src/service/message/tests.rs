@@ -133,6 +133,32 @@ fn arguments_that_are_null_are_absent() {
     assert_eq!(forwarded(r#"{"arguments":{"a":null}}"#), r#"{"arguments":{"a":null}}"#);
 }
 
+/// PHP writes an empty object as `[]`, e.g. the official SDK as arguments, and Laravel as params of notifications.
+#[test]
+fn an_empty_list_in_place_of_params_or_arguments_is_an_empty_object() {
+    for params in ["[]", "[ ]"] {
+        for line in [
+            format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{params}}}"#),
+            format!(r#"{{"params":{params},"jsonrpc":"2.0","id":1,"method":"tools/list"}}"#),
+        ] {
+            let Message::Request { params, .. } = parse(&line) else { panic!("{line}") };
+            assert!(params.get::<crate::mcp::ListParams>().unwrap().cursor.is_none(), "{line}");
+            let mut out = Vec::new();
+            params.write(&mut out, &HopMembers::default());
+            assert_eq!(String::from_utf8(out).unwrap(), "{}", "{line}");
+        }
+        let line = format!(r#"{{"jsonrpc":"2.0","method":"notifications/x","params":{params}}}"#);
+        assert!(matches!(parse(&line), Message::Notification { .. }), "{line}");
+        let call = format!(r#"{{"name":"echo","arguments":{params},"x":1}}"#);
+        assert_eq!(forwarded(&call), r#"{"name":"echo","x":1}"#);
+    }
+    refused(r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":[1]}"#, -32600, 1);
+    assert_eq!(
+        forwarded(r#"{"name":"echo","arguments":[1]}"#),
+        r#"{"name":"echo","arguments":[1]}"#
+    );
+}
+
 /// JSON-RPC forbids `null` as params, so a request of a client that has it is refused. A notification is accepted,
 /// because it has no answer that could report the error. A request of a server is accepted, because some servers write
 /// `null`.
@@ -154,7 +180,7 @@ fn null_params_are_absent_in_notifications_and_in_requests_of_servers() {
         let Message::Request { params, .. } = read else { panic!("{line}") };
         assert!(params.is_none(), "{line}");
     }
-    for params in ["[]", "7", "true", "\"x\""] {
+    for params in ["[7]", "7", "true", "\"x\""] {
         let line = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"ping","params":{params}}}"#);
         assert!(Message::parse_server_line(line.into()).is_err(), "{params}");
     }

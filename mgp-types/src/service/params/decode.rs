@@ -41,7 +41,7 @@ mod tests {
         for (error, expected) in [
             (of_audit(r#"{"limit":"x"}"#), "`limit`: expected an integer of at least 0, found "),
             (of_audit(r#"{"_meta":{},"x":[1],"tool":7}"#), "`tool`: expected a string, found "),
-            (of_audit("[]"), "params must be an object"),
+            (of_audit("[7]"), "params must be an object"),
             (error::<KernelExplainParams>("{}"), "the member `agent_id` is missing"),
             (
                 error::<KernelExplainParams>(r#"{"agent_id":"a","tool_name":"t","arguments":[]}"#),

@@ -262,7 +262,8 @@ impl Params {
         ByteString::try_from(text).map_or_else(|_| Self::default(), |text| Self { text, parts })
     }
 
-    /// Reads the text of a params value, and splits it into its parts; `null` becomes absent params.
+    /// Reads the text of a params value, and splits it into its parts; `null` becomes absent params, and an empty list
+    /// an empty object.
     ///
     /// # Errors
     /// Returns −32700 if the text is not JSON, `arguments` is repeated, a member differs from one that gates check only

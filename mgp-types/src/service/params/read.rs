@@ -11,7 +11,8 @@ use serde_json::value::RawValue;
 
 use super::hop_meta::HopMeta;
 use super::{Body, Parts, Shape, Span, TargetKind};
-use crate::record::{Key, text_of};
+use crate::differs_only_in_case;
+use crate::record::{Key, is_empty_list, text_of};
 
 #[expect(clippy::cast_possible_truncation, reason = "lines are bounded far below 4 GiB")]
 pub(super) fn span_of(text: &str, base: usize) -> Span {
@@ -52,13 +53,8 @@ fn known_in_other_case(name: &str, target: TargetKind) -> Option<&'static str> {
         TargetKind::Tool | TargetKind::Prompt => "name",
         TargetKind::Resource => "uri",
     };
-    let is_other = |known: &&str| name != *known && folded(name).eq(folded(known));
+    let is_other = |known: &&str| differs_only_in_case(name, known);
     CHECKED_MEMBERS.into_iter().chain([of_target]).find(is_other)
-}
-
-/// Returns the letters of a name without their case. Upper case comes first, because `ſ` is then an `s`.
-fn folded(name: &str) -> impl Iterator<Item = char> {
-    name.chars().flat_map(char::to_uppercase).flat_map(char::to_lowercase)
 }
 
 /// Adds a member to a body. A member that directly follows a run of body members extends that run.
@@ -81,6 +77,29 @@ fn push_member<E: de::Error>(
         (_, Cow::Owned(name)) => body.push_escaped(&name, span)?,
     }
     Ok(())
+}
+
+impl Parts {
+    /// Refuses a second member `arguments`, and a member that differs from a known one only in case. Otherwise a layer
+    /// of this process might check one of them, and the tool might run with the other.
+    #[inline]
+    fn check_member<E: de::Error>(
+        &mut self,
+        name: &str,
+        target: TargetKind,
+        span: Span,
+    ) -> Result<(), E> {
+        let is_arguments = name == "arguments" && target == TargetKind::Tool;
+        if is_arguments && self.arguments.replace(span).is_some() {
+            return Err(de::Error::custom("`arguments` is repeated"));
+        }
+        match known_in_other_case(name, target) {
+            None => Ok(()),
+            Some(known) => {
+                Err(de::Error::custom(format!("a member differs from `{known}` only in case")))
+            }
+        }
+    }
 }
 
 impl<'de> de::Visitor<'de> for PartsSeed<'_> {
@@ -122,24 +141,16 @@ impl<'de> de::Visitor<'de> for PartsSeed<'_> {
                 ("inputResponses", _) => &mut parts.input_responses,
                 ("requestState", _) => &mut parts.request_state,
                 ("stream", TargetKind::Tool) => &mut parts.stream,
-                // Some clients write absent arguments as `null`, and many servers refuse that.
-                ("arguments", TargetKind::Tool | TargetKind::Prompt) if value.get() == "null" => {
+                // Some clients write absent arguments as `null`, or as `[]`, which is an empty object in PHP. Many
+                // servers refuse both.
+                ("arguments", TargetKind::Tool | TargetKind::Prompt)
+                    if value.get() == "null" || is_empty_list(value.get()) =>
+                {
                     run_open = false;
                     continue;
                 }
                 (name, _) => {
-                    // A second member `arguments` is refused: otherwise a layer of this process might check one of
-                    // them, and the tool might run with the other.
-                    if name == "arguments"
-                        && target == TargetKind::Tool
-                        && parts.arguments.replace(span).is_some()
-                    {
-                        return Err(de::Error::custom("`arguments` is repeated"));
-                    }
-                    if let Some(known) = known_in_other_case(name, target) {
-                        let why = format!("a member differs from `{known}` only in case");
-                        return Err(de::Error::custom(why));
-                    }
+                    parts.check_member(name, target, span)?;
                     push_member(&mut parts.body, key, span, base, &mut run_open)?;
                     continue;
                 }
@@ -151,6 +162,10 @@ impl<'de> de::Visitor<'de> for PartsSeed<'_> {
     }
 
     fn visit_seq<A: de::SeqAccess<'de>>(self, mut seq: A) -> Result<Parts, A::Error> {
+        // JSON-RPC permits a list. One without elements is an empty object, as PHP writes it.
+        if seq.next_element::<de::IgnoredAny>()?.is_none() {
+            return Ok(Parts { shape: Shape::Object, ..Parts::default() });
+        }
         while seq.next_element::<de::IgnoredAny>()?.is_some() {}
         Ok(Self::other())
     }

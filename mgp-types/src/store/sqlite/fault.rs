@@ -4,7 +4,7 @@ use std::error::Error as StdError;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use rusqlite::{Error, ErrorCode};
+use rusqlite::{Error, ErrorCode, ffi};
 
 use crate::store::StoreError;
 
@@ -26,6 +26,11 @@ pub enum DbError {
     /// The disk is full, so nothing was changed.
     #[error("its disk is full and nothing was changed; free some space and try again")]
     Full(#[source] Error),
+    /// The disk reported an error, e.g. because the quota of this user is used up.
+    #[error(
+        "its disk reports an error; check the disk, its free space, and the quota of this user"
+    )]
+    Disk(#[source] Error),
     /// The file can be read, but not written.
     #[error(
         "it is read-only; allow this user to write the file and its folder, on a writable disk"
@@ -69,6 +74,8 @@ impl From<Error> for StoreError {
                 "its file is not an SQLite database; name another one, or move it away".to_owned(),
             ),
             Some(ErrorCode::DiskFull) => DbError::Full(error).into(),
+            Some(ErrorCode::SystemIoFailure) if lacks_space(&error) => DbError::Full(error).into(),
+            Some(ErrorCode::SystemIoFailure) => DbError::Disk(error).into(),
             Some(ErrorCode::ReadOnly) => DbError::ReadOnly(error).into(),
             Some(ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
                 DbError::NotOpened(error).into()
@@ -76,4 +83,10 @@ impl From<Error> for StoreError {
             _ => DbError::Sql(error).into(),
         }
     }
+}
+
+/// Returns whether the disk had no room for the index of the write-ahead log (`…-shm`), which SQLite reports as an I/O
+/// error.
+fn lacks_space(error: &Error) -> bool {
+    error.sqlite_error().is_some_and(|error| error.extended_code == ffi::SQLITE_IOERR_SHMSIZE)
 }

@@ -398,6 +398,19 @@ async fn a_full_disk_changes_nothing_and_the_store_continues() {
     db.commit(Change::new().put("s", "large", large)).await.unwrap();
 }
 
+#[test]
+fn a_disk_without_room_for_the_index_of_the_log_is_full() {
+    use rusqlite::ffi;
+    let error = |code| {
+        let error = ffi::Error::new(code);
+        StoreError::from(rusqlite::Error::SqliteFailure(error, None))
+    };
+    let full = error(ffi::SQLITE_IOERR_SHMSIZE);
+    assert!(matches!(fault(&full), DbError::Full(_)), "{full}");
+    let other = error(ffi::SQLITE_IOERR_WRITE);
+    assert!(matches!(fault(&other), DbError::Disk(_)), "{other}");
+}
+
 #[tokio::test]
 async fn a_file_that_became_read_only_can_still_be_read() {
     let folder = Folder::new();

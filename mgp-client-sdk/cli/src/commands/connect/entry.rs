@@ -78,8 +78,28 @@ impl HostEntry {
 /// The time limit of a call in Goose, in seconds. It includes the time that a person has to confirm the call.
 const GOOSE_TIMEOUT: u32 = 600;
 
-/// Builds the entry of mgp for the host's file.
-pub(super) fn entry(global: &Global, connect: &Connect, agent: &str) -> CliResult<HostEntry> {
+/// Returns the members of the existing entry of mgp that a new entry keeps, e.g. the time limits and approvals that the
+/// user or the host has added. `mgp connect` also switches on an entry that the host had switched off. A file of a
+/// project can come from other people, so none of its members is kept: `env` can change what mgp runs, `autoApprove`
+/// ends the questions of the host.
+pub(super) fn kept_members(connect: &Connect, file: &Path, entry: &str) -> Map<String, Value> {
+    if !connect.target.is_of_user(file) {
+        return Map::new();
+    }
+    let Ok(Value::Object(mut members)) = import::parse_json(entry) else { return Map::new() };
+    if connect.earlier.is_none() {
+        members.retain(|name, _| name != "disabled" && name != "enabled");
+    }
+    members
+}
+
+/// Builds the entry of mgp for the host's file, with members of the existing entry that it does not set itself.
+pub(super) fn entry(
+    global: &Global,
+    connect: &Connect,
+    agent: &str,
+    kept: Map<String, Value>,
+) -> CliResult<HostEntry> {
     let absolute = |path: &Path| -> CliResult<String> {
         Ok(std::path::absolute(path)?.to_string_lossy().into_owned())
     };
@@ -99,8 +119,7 @@ pub(super) fn entry(global: &Global, connect: &Connect, agent: &str) -> CliResul
     }
     let mut entry = HostEntry::new(connect.target.known().map(KnownHost::format), command, args);
     let own = serde_json::to_value(&entry)?;
-    let members = connect.earlier_members.clone().into_iter();
-    entry.added = members.filter(|(name, _)| own.get(name).is_none()).collect();
+    entry.added = kept.into_iter().filter(|(name, _)| own.get(name).is_none()).collect();
     Ok(entry)
 }
 

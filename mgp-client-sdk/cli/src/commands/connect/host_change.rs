@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use mgp_discovery::import::parse_json;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::entry::EntryOptions;
 use super::host_file::{ServerEntry, entries};
@@ -50,12 +50,6 @@ impl HostChange {
         check_agent(&agent).map_err(|failure| {
             Failure::failed(format!("`{}` was not changed: {failure}", file.display()))
         })?;
-        let own = entries_of(&target, &file, now).into_iter().flatten().find(ServerEntry::is_mgp);
-        let own = own.filter(|_| earlier.is_some()).map(|own| parse_json(&own.value));
-        let earlier_members = match own {
-            Some(Ok(Value::Object(members))) => members,
-            _ => Map::new(),
-        };
         let connect = Connect {
             target,
             replace: true,
@@ -66,7 +60,6 @@ impl HostChange {
             config: config.clone(),
             planned_config: Some(planned_config.to_owned()),
             earlier,
-            earlier_members,
         };
         let mut change = Change::plan(global, &connect, &file, text.as_deref(), &agent)?;
         let written = EntryOptions::read(host.format(), &file, &change.after);
@@ -96,6 +89,11 @@ impl HostChange {
     /// Returns whether the change gives the host's file a different text.
     pub(in crate::commands) fn is_change(&self) -> bool {
         self.text.as_deref().unwrap_or_default() != self.change.after
+    }
+
+    /// Returns the [note](KnownHost::note) on the host, if its file changes.
+    pub(in crate::commands) fn note(&self) -> Option<&'static str> {
+        self.host.note(&self.change.after).filter(|_| self.is_change())
     }
 
     /// Returns the servers of the file before and after the change, each as one line without secrets.

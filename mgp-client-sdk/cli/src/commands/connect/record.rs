@@ -123,7 +123,7 @@ impl Record {
 
     /// Returns whether `mgp connect` wrote the entry with mgp's name, even if the entry was edited since. An entry that
     /// cannot be read as the entry of a server must still have the program that was written.
-    fn is_own(&self, now: Option<&String>, starts_mgp: Option<bool>) -> bool {
+    fn is_own(&self, now: Option<&str>, starts_mgp: Option<bool>) -> bool {
         let (None, Some(now), Some(written)) = (starts_mgp, now, &self.entry) else {
             return starts_mgp != Some(false);
         };
@@ -148,7 +148,7 @@ impl Record {
         let mut differs = Vec::new();
         let members = syntax.members(now, table)?;
         let entry = members.into_iter().find(|(name, _)| name == ENTRY).map(|(_, entry)| entry);
-        let is_own = self.is_own(entry.as_ref(), starts_mgp);
+        let is_own = self.is_own(entry.as_deref(), starts_mgp);
         if is_own
             && entry.is_some()
             && self.entry.is_some()
@@ -188,6 +188,14 @@ impl Record {
         }
         Ok(Restored { text: Some(text), is_exact: false, differs })
     }
+}
+
+/// Returns whether an entry with mgp's name starts mgp, or would if its host had not switched it off, in a file that
+/// has this record.
+pub(super) fn is_own(record: Option<&Record>, now: &str, starts_mgp: Option<bool>) -> bool {
+    let is_off = |entry: Value| entry["disabled"] == true || entry["enabled"] == false;
+    let is_written = || record.is_some_and(|record| record.is_own(Some(now), starts_mgp));
+    starts_mgp == Some(true) || (parse_json(now).is_ok_and(is_off) && is_written())
 }
 
 /// Returns the program in an entry of a host's file; `None` if the entry has none or cannot be read.

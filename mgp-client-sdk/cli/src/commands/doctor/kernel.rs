@@ -20,7 +20,7 @@ use crate::{control, state};
 const VARIABLES_FIX: &str = "the kernel has the variables of the program that started it; a service has only PATH: store each with `mgp secrets set NAME` and write `${keyring:NAME}`; otherwise run `mgp stop`, then start the host, or `mgp serve`, from a shell that has them";
 
 /// The remedy if the kernel does not find a program, which this shell may find.
-const PATH_FIX: &str = "the kernel has the PATH of the program that started it: write the full path of the server's program as `command`, or install it";
+const PATH_FIX: &str = "the kernel searches the PATH of the program that started it, then the usual folders of this user, e.g. ~/.local/bin, unless others can change them: write the full path of the server's program as `command`, or install it";
 
 /// The remedy with which the kernel reports a program that it does not find.
 const NO_PROGRAM: &str = "install it, or correct `command` or `cwd`";

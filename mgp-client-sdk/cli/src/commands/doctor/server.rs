@@ -220,10 +220,16 @@ fn incomplete_package(stderr: &str) -> Option<String> {
     })
 }
 
-/// Splits the reason of a failure into the failure and the remedy, which is the text after the last semicolon. Returns
-/// `None` if there is no remedy. The code and the cause of an error follow its remedy, and belong to the failure.
+/// Splits the reason of a failure into the failure and the remedy, which is the text after the last semicolon that is
+/// not in a quoted line. Returns `None` if there is no remedy. The code and the cause of an error follow its remedy, and
+/// belong to the failure.
 pub(super) fn split_remedy(reason: &str) -> Option<(String, String)> {
-    let (what, rest) = reason.rsplit_once("; ")?;
+    let is_unquoted = |at: &usize| {
+        let rest = &reason[*at..];
+        rest.matches('“').count() == rest.matches('”').count()
+    };
+    let at = reason.rmatch_indices("; ").map(|(at, _)| at).find(is_unquoted)?;
+    let (what, rest) = (&reason[..at], &reason[at + 2..]);
     let code_at = rest.match_indices(" (").find_map(|(at, _)| {
         let (code, after) = rest[at + 2..].split_once(')')?;
         let is_code = code.parse::<i32>().is_ok() && (after.is_empty() || after.starts_with(": "));
@@ -295,6 +301,8 @@ mod tests {
         check("a; b; use it (or not) (-32600)", "a; b (-32600)", "use it (or not)");
         check("it is not on the PATH; install it", "it is not on the PATH", "install it");
         assert_eq!(split_remedy("it failed (2000)"), None);
+        check("it wrote “a; b”, and it failed; c", "it wrote “a; b”, and it failed", "c");
+        assert_eq!(split_remedy("it wrote “a; b”, and it failed"), None);
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! Keeps the last lines of a server's standard error, and the first line of its standard output that is not MCP, to
-//! explain why the server failed.
+//! Keeps the last lines of a server's standard error, and a line of its standard output that is not MCP, to explain why
+//! the server failed.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -8,6 +8,7 @@ use std::sync::Arc;
 use mgp_discovery::ExpandedServer;
 use mgp_types::sync::Mutex;
 
+use super::NO_ANSWER;
 use crate::output::first_line;
 use crate::redaction::Secrets;
 
@@ -19,6 +20,9 @@ const MAX_QUOTE_BYTES: usize = 200;
 /// Length above which a line is dropped instead of clipped: a clipped secret would not be recognized and hidden.
 const MAX_LINE_BYTES: usize = 4096;
 
+/// The remedy for a program that waits for connections instead of reading its standard input.
+const HTTP_REMEDY: &str = "; it serves HTTP: add its option for standard input and output to `args`, often `--stdio` or `--transport stdio`, or write its address as `url` in place of `command`";
+
 /// The last lines of a server's standard error, with secrets removed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct StderrTail(Arc<Mutex<Tail>>);
@@ -27,7 +31,8 @@ pub(super) struct StderrTail(Arc<Mutex<Tail>>);
 struct Tail {
     secrets: Secrets,
     lines: VecDeque<String>,
-    /// The first line that the server wrote to standard output and that is not MCP.
+    /// The first line that the server wrote to standard output and that is not MCP, or the first one that names the
+    /// address at which it serves.
     stray: Option<String>,
 }
 
@@ -61,12 +66,29 @@ impl StderrTail {
     /// Adds a line of standard output that is not MCP; its control characters are already escaped.
     pub(super) fn push_stray(&self, line: &str) {
         let line = first_line(&self.quotable(line), MAX_QUOTE_BYTES);
-        self.0.lock().stray.get_or_insert(line);
+        let mut tail = self.0.lock();
+        if tail.stray.as_deref().is_none_or(|known| names_address(&line) && !names_address(known)) {
+            tail.stray = Some(line);
+        }
     }
 
-    /// Returns the first line of standard output that is not MCP.
-    pub(super) fn stray_line(&self) -> Option<String> {
-        self.0.lock().stray.clone()
+    /// Adds what the server wrote to standard output to the reason of its failure, whose remedy stays at the end.
+    pub(super) fn explain(&self, reason: &str) -> String {
+        let tail = self.0.lock();
+        let is_silence = reason.starts_with(NO_ANSWER);
+        let serves_http =
+            is_silence && tail.lines.iter().chain(&tail.stray).any(|line| names_address(line));
+        // More time, the remedy for a slow server, does not help here.
+        let what = reason.split_once("; ").map(|(what, _)| what).filter(|_| serves_http);
+        let mut text = what.unwrap_or(reason).to_owned();
+        if let Some(line) = &tail.stray {
+            let stray = format!("it wrote lines to standard output that are not MCP: “{line}”");
+            text = if is_silence { stray } else { format!("{stray}, and {text}") };
+        }
+        if serves_http {
+            text.push_str(HTTP_REMEDY);
+        }
+        text
     }
 
     /// Returns a line without colours and secrets. Quotation marks are replaced, because the error message encloses the
@@ -96,9 +118,13 @@ pub(in crate::commands) fn best_of(lines: &[&str]) -> Option<String> {
         let words = ["error", "panic", "exception", "fatal"];
         !is_place && words.iter().any(|word| line.contains(word))
     };
+    // Many programs in Go and Rust print their usage after the error, and options may mention errors, too.
+    let usage = lines.iter().position(|line| line.to_lowercase().starts_with("usage:"));
+    let before_usage = &lines[..usage.unwrap_or_default()];
     let at = lines
         .iter()
         .position(npm)
+        .or_else(|| before_usage.iter().rposition(names_error))
         .or_else(|| lines.iter().rposition(names_error))
         .or_else(|| lines.iter().rposition(|line| !line.is_empty() && !line.contains("--help")))
         .or_else(|| lines.iter().rposition(|line| !line.is_empty()))?;
@@ -106,6 +132,15 @@ pub(in crate::commands) fn best_of(lines: &[&str]) -> Option<String> {
     let rest = lines.get(at + 1).filter(|_| lines[at].ends_with(':'));
     let line = rest.map_or_else(|| lines[at].to_owned(), |rest| format!("{} {rest}", lines[at]));
     Some(first_line(&line, MAX_QUOTE_BYTES))
+}
+
+/// Returns whether a line announces an address of this machine at which a program serves.
+fn names_address(line: &str) -> bool {
+    let line = line.to_lowercase();
+    let has = |words: &[&str]| words.iter().any(|word| line.contains(word));
+    has(&["localhost:", "127.0.0.1:", "0.0.0.0:", "[::1]:", "[::]:"])
+        && has(&["listen", "running", "serving", "started", "available", "transport"])
+        && !has(&["failed", "refused", "error"])
 }
 
 fn without_colors(line: &str) -> Cow<'_, str> {
@@ -163,6 +198,11 @@ mod tests {
             "thread 'main' panicked at src/main.rs:3:5: no key",
         );
         check(&["usage: x FILE", "", "(9 lines were dropped)"], "usage: x FILE");
+        check(
+            &["Error: no context", "Usage:", "  x [flags]", "  --log FILE  logs errors to FILE"],
+            "Error: no context",
+        );
+        check(&["usage: x [-h] FILE", "x: error: no FILE"], "x: error: no FILE");
         let docker = "docker: Cannot connect to the Docker daemon";
         check(&[docker, "", "Run 'docker run --help' for more information"], docker);
         check(&["see --help"], "see --help");
@@ -171,6 +211,29 @@ mod tests {
             "09:15 ERROR no \"x\"",
         );
         assert_eq!(StderrTail::default().best_line(), None);
+    }
+
+    #[test]
+    fn a_program_that_serves_http_is_explained_with_its_remedy() {
+        let tail = StderrTail::default();
+        tail.push("cannot reach http://localhost:3000: connection refused");
+        let reason = "it did not answer within 3 s; wait";
+        assert_eq!(tail.explain(reason), reason);
+        tail.push_stray("info: Microsoft.Hosting.Lifetime[14]");
+        let stray = "it wrote lines to standard output that are not MCP: “info: Microsoft";
+        let explained = tail.explain("the handshake failed; see its log");
+        assert!(explained.starts_with(stray), "{explained}");
+        assert!(explained.ends_with(", and the handshake failed; see its log"), "{explained}");
+        tail.push_stray("Now listening on: http://localhost:5000");
+        tail.push_stray("Server running on http://localhost:5001");
+        let explained = tail.explain("it did not answer within 3 s; wait");
+        let expected = "“Now listening on: http://localhost:5000”; it serves HTTP";
+        assert!(explained.contains(expected), "{explained}");
+        let tail = StderrTail::default();
+        tail.push("Server running on http://localhost:5001");
+        let explained = tail.explain("it did not answer within 3 s; wait");
+        let expected = "it did not answer within 3 s; it serves HTTP";
+        assert!(explained.starts_with(expected), "{explained}");
     }
 
     #[test]

@@ -62,7 +62,7 @@ mod tests {
                 "the tool `null` cannot be used: it has no `inputSchema`",
             ),
             (
-                r#"{"name":"list","inputSchema":[]}"#,
+                r#"{"name":"list","inputSchema":[7]}"#,
                 "the tool `list` cannot be used: its `inputSchema` is not an object",
             ),
             (

@@ -25,6 +25,7 @@ use crate::hosts::home;
 use crate::operator::admit_edit;
 use crate::output::{Output, Render, first_line, print, print_note};
 use crate::socket_hello::DEFAULT_AGENT;
+use crate::state_option::shell_word_or;
 use crate::{control, state};
 
 /// `mgp servers add`.
@@ -35,6 +36,9 @@ use crate::{control, state};
 pub(crate) struct Add {
     /// Id of the server: letters, digits, `.`, `_`, `-`; or its name in the registry, or a bundle (`FILE.mcpb`)
     pub(super) id: String,
+    /// Words that belong after `--url` or `--`; they are an error that names the remedy
+    #[arg(hide = true, value_name = "WORD")]
+    misplaced: Vec<String>,
     /// Id of a server from the registry or a bundle; the default is the last part of its name
     #[arg(long = "id", value_name = "ID", conflicts_with_all = ["url", "command"])]
     pub(super) new_id: Option<String>,
@@ -128,6 +132,7 @@ impl Render for AddResult {
 
 /// Adds a server to the configuration, and grants agents access to it.
 pub(super) async fn run(global: &Global, add: &Add) -> CliResult {
+    check_places(add)?;
     if add.url.is_none() && add.command.is_empty() {
         return published::add(global, add).await;
     }
@@ -158,6 +163,28 @@ pub(super) async fn run(global: &Global, add: &Add) -> CliResult {
     admit_edit(global, &add.config).await?;
     let result = AddResult { id: add.id.clone(), file, notes, granted: Vec::new() };
     finish_add(global, add, &plan, result).await
+}
+
+/// Refuses a URL that is not given with `--url`, and a program that is not given after `--`.
+fn check_places(add: &Add) -> CliResult {
+    let is_url = |word: &str| word.starts_with("http://") || word.starts_with("https://");
+    let url_of = |id: &str, url: &str| {
+        let (id, url) = (shell_word_or("ID", id), shell_word_or("URL", url));
+        Err(Failure::usage(format!(
+            "a URL is given with `--url`: `mgp servers add {id} --url {url}`"
+        )))
+    };
+    match add.misplaced.first() {
+        Some(word) if is_url(word) => url_of(&add.id, word),
+        Some(word) => {
+            let (id, word) = (shell_word_or("ID", &add.id), shell_word_or("COMMAND", word));
+            Err(Failure::usage(format!(
+                "a program and its arguments are given after `--`: `mgp servers add {id} -- {word} …`"
+            )))
+        }
+        None if is_url(&add.id) => url_of("ID", &add.id),
+        None => Ok(()),
+    }
 }
 
 /// Refuses a program together with its arguments in one word, which quotes around all of them cause.

@@ -3,12 +3,13 @@
 use std::sync::atomic::Ordering;
 
 use mgp_types::method::{
-    KernelExplain, KernelPermissionsApprove, KernelPermissionsDeny, KernelPermissionsRevoke,
-    KernelServersRestart, KernelTools, KernelToolsApprove, KernelToolsReject,
+    KernelExplain, KernelPermissions, KernelPermissionsApprove, KernelPermissionsDeny,
+    KernelPermissionsReset, KernelPermissionsRevoke, KernelServersRestart, KernelTools,
+    KernelToolsApprove, KernelToolsReject,
 };
 use mgp_types::mgp::{
-    ExplainedOutcome, KernelExplainParams, KernelPermissionChangeParams, KernelServerParams,
-    KernelTool, KernelToolDecisionParams, KernelToolsParams, ToolStanding,
+    ExplainedOutcome, KernelExplainParams, KernelPermissionChangeParams, KernelPermissionsParams,
+    KernelServerParams, KernelTool, KernelToolDecisionParams, KernelToolsParams, ToolStanding,
 };
 
 use super::world::World;
@@ -82,6 +83,23 @@ async fn a_permission_of_a_disabled_or_removed_server_can_be_revoked_but_not_app
     let other = KernelPermissionChangeParams::new("nots", vec![info.into()]);
     let error = operator.request::<KernelPermissionsRevoke>(&other).await.unwrap_err();
     assert!(error.to_string().contains("there is no server `nots`"), "{error}");
+}
+
+#[tokio::test]
+async fn a_reset_removes_the_decision_and_finds_none_the_second_time() {
+    let world = World::new().await;
+    let operator = world.operator().await;
+    let of = |server: &str| KernelPermissionChangeParams::new(server, vec!["camera".into()]);
+    operator.request::<KernelPermissionsDeny>(&of("clock")).await.unwrap();
+    let reset = async || operator.request::<KernelPermissionsReset>(&of("clock")).await.unwrap();
+    assert_eq!(reset().await.permissions[0].decision, "denied");
+    let all = operator.request::<KernelPermissions>(&KernelPermissionsParams::new()).await.unwrap();
+    assert!(all.permissions.iter().all(|one| one.permission.as_str() != "camera"), "{all:?}");
+    assert!(reset().await.permissions.is_empty());
+    let unknown = operator.request::<KernelPermissionsReset>(&of("clok")).await.unwrap_err();
+    assert!(unknown.to_string().contains("there is no server `clok`"), "{unknown}");
+    let agent = world.agent().await;
+    assert!(agent.request::<KernelPermissionsReset>(&of("clock")).await.is_err());
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! Tests of results and errors of servers that are malformed, or too long in unusual places.
 
+use mgp_client_sdk::ToolResult as _;
 use mgp_types::RpcError;
 use serde_json::{Value, json};
 
@@ -109,6 +110,11 @@ async fn structured_content_that_does_not_fit_or_cannot_be_read_does_not_reach_a
         let q = format!(r#"{{"content":[],{members}}}"#);
         assert_eq!(ann.call("say").arg("q", &q).await.unwrap_err().code().0, 5000, "{q}");
     }
+    let q = r#"{"content":[{"type":"text","text":"two rows"}],"structuredContent":{"a":"x"}}"#;
+    let error = ann.call("say").arg("q", q).await.unwrap_err().to_string();
+    for part in ["two rows", "check_arguments = false"] {
+        assert!(error.contains(part), "{error}");
+    }
     world.end().await;
 }
 
@@ -176,10 +182,43 @@ async fn a_result_whose_text_has_all_of_its_cut_structured_content_leaves_nothin
     let ann = world.agent("ann").await;
     let result = ann.call("say").arg("q", "long").await.unwrap();
     assert!(result.structured_content.unwrap().as_str().len() < 1_100);
-    assert_eq!(result.content[0].as_text(), Some(structured.to_string().as_str()));
-    let note = result.content[1].as_text().unwrap();
+    let note = result.content[0].as_text().unwrap();
+    assert_eq!(result.content[1].as_text(), Some(structured.to_string().as_str()));
     assert!(note.contains("is cut") && !note.contains("handle"), "{note}");
     let tools = ann.tools().await.unwrap();
     assert!(!tools.iter().any(|tool| tool.name.contains("read_more")), "{tools:?}");
+    world.end().await;
+}
+
+/// Regression test: the note was last, so hosts that show a model only the beginning of a result hid it.
+#[tokio::test]
+async fn the_note_comes_before_each_part_of_a_long_result() {
+    let structured = json!({ "rows": vec![json!({ "a": 1 }); 1_000] });
+    let answers = json!({
+        "plain": { "content": [{ "type": "text", "text": "line\n".repeat(50) }] },
+        "structured": { "content": [], "structuredContent": structured },
+    });
+    let server = serve(answers).await;
+    let limits = "[kernel.results]\nmax_text = 100\nmax_structured = 1000\n";
+    let world = world_with(&server, limits).await;
+    let ann = world.agent("ann").await;
+    let mut part = ann.call("say").arg("q", "plain").await.unwrap();
+    for sizes in ["first 100 of 250", "next 100 of 150"] {
+        let note = part.content[0].as_text().unwrap();
+        let begin = format!("[mgp: the result is longer: its {sizes} bytes of text follow. ");
+        let rest = note.strip_prefix(&begin).unwrap_or_else(|| panic!("{note}"));
+        let (_, rest) = rest.split_once(r#"Read on: mgp_read_more {"handle":""#).unwrap();
+        assert_eq!(part.content[1].as_text(), Some(&*"line\n".repeat(20)));
+        let handle = rest.split('"').next().unwrap();
+        part = ann.call("mgp_read_more").arg("handle", handle).await.unwrap();
+    }
+    assert_eq!((part.content.len(), part.to_text()), (1, "line\n".repeat(10)));
+
+    let cut = ann.call("say").arg("q", "structured").await.unwrap();
+    assert!(cut.structured_content.unwrap().as_str().len() < 1_100);
+    let length = structured.to_string().len();
+    let sizes =
+        format!("its first 0 of {length} bytes of text follow; its structured content is cut. ");
+    assert!(cut.content[0].as_text().unwrap().contains(&sizes), "{:?}", cut.content);
     world.end().await;
 }

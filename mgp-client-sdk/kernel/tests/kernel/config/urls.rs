@@ -3,14 +3,17 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use mgp_client_sdk::ToolResult as _;
 use mgp_server_sdk::prelude::*;
+use mgp_types::mcp::Era;
 use mgp_types::method::{Initialized, KernelServers, LifecycleShutdown, Request as _};
 use mgp_types::mgp::{KernelServersParams, ServerState};
 use mgp_types::service::{Call, HeaderParams, Principal, gate, mock};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::Notify;
 
 use super::world::{World, until};
+use crate::route::world::answering;
 use crate::script::{self, Received, Response};
 
 /// Counts of some kinds of requests that a server has received.
@@ -153,6 +156,107 @@ async fn a_server_without_a_description_has_tools_in_either_era() {
         world.agent("ann").await.call("other").await.unwrap();
         world.end().await;
     }
+}
+
+/// Starts a server of both eras. In the modern era its tool asks for a name and returns it; in the legacy era it returns
+/// `legacy`. In that era, the server assigns ids to sessions or not, answers in JSON or with event streams, and has a
+/// stream for messages outside of calls or not.
+async fn in_both_eras(has_sessions: bool, is_json: bool, has_stream: bool) -> script::Server {
+    let mut capabilities = json!({ "tools": {} });
+    if has_stream {
+        capabilities["resources"] = json!({ "subscribe": true });
+    }
+    let legacy = move |headers, result: Value| {
+        if is_json {
+            Response::Whole(200, headers, "application/json", result.to_string())
+        } else {
+            Response::Events(headers, vec![script::say(&result)])
+        }
+    };
+    script::Server::start(move |seen| {
+        let is_modern = seen.header("mcp-protocol-version") == Some("2026-07-28");
+        match (&*seen.verb, seen.method()) {
+            ("GET", _) if has_stream => script::events([script::Step::Hold]),
+            ("GET", _) => script::status(405),
+            ("DELETE", _) => script::status(200),
+            (_, "server/discover") => script::discovered(seen, &capabilities),
+            (_, "initialize") => {
+                let result = json!({
+                    "protocolVersion": "2025-11-25", "capabilities": capabilities,
+                    "serverInfo": { "name": "script", "version": "1" },
+                });
+                let id = has_sessions.then(|| ("Mcp-Session-Id", "s-1".to_owned()));
+                legacy(id.into_iter().collect(), seen.result(&result))
+            }
+            _ if seen.body.get("id").is_none() => script::status(202),
+            (_, "tools/list") => list(seen),
+            (_, "resources/list" | "resources/templates/list") => {
+                let news = json!([{ "uri": "test://news", "name": "news" }]);
+                script::json_of(&seen.result(&json!({
+                    "resultType": "complete", "resources": news, "resourceTemplates": [],
+                    "ttlMs": 0, "cacheScope": "private",
+                })))
+            }
+            (_, "tools/call") if is_modern => script::json_of(&asked_in_rounds(seen)),
+            (_, "tools/call") => legacy(Vec::new(), seen.text("legacy")),
+            _ => legacy(Vec::new(), seen.result(&json!({}))),
+        }
+    })
+    .await
+}
+
+/// Returns the answer to a modern tool call: a question, or the name in the answer to the question.
+fn asked_in_rounds(seen: &Received) -> Value {
+    if let Some(name) = seen.body["params"]["inputResponses"]["guest"]["content"]["name"].as_str() {
+        return seen.text(name);
+    }
+    let schema = json!({
+        "type": "object", "properties": { "name": { "type": "string" } }, "required": ["name"],
+    });
+    let params = json!({ "mode": "form", "message": "Who comes?", "requestedSchema": schema });
+    seen.result(&json!({
+        "resultType": "input_required", "requestState": "sealed",
+        "inputRequests": { "guest": { "method": "elicitation/create", "params": params } },
+    }))
+}
+
+#[tokio::test]
+async fn a_legacy_host_is_asked_in_rounds_by_a_server_that_cannot_ask_in_the_legacy_era() {
+    for (has_sessions, is_json, answer, eras) in [
+        (false, false, "Ann", "modern"),
+        (false, true, "Ann", "modern"),
+        (true, true, "Ann", "modern"),
+        (true, false, "legacy", "modern+legacy"),
+    ] {
+        let case = format!("sessions: {has_sessions}, JSON: {is_json}");
+        let server = in_both_eras(has_sessions, is_json, false).await;
+        let world = World::new(&config(&server.url, "auto")).await;
+        world.knows("far").await;
+        let host = world.connect(Principal::local().agent("ann"), answering(Era::Legacy)).await;
+        for _ in 0..2 {
+            assert_eq!(host.call("other").await.unwrap().to_text(), answer, "{case}");
+        }
+        assert_eq!(world.server("far").era.as_deref(), Some(eras), "{case}");
+        assert_eq!(server.count("initialize"), 1, "{case}: what it cannot do is remembered");
+        world.end().await;
+    }
+}
+
+#[tokio::test]
+async fn a_legacy_session_in_which_a_server_cannot_ask_still_notifies_of_resources() {
+    let server = in_both_eras(true, true, true).await;
+    let world = World::new(&config(&server.url, "auto")).await;
+    world.knows("far").await;
+    let host = world.connect(Principal::local().agent("ann"), answering(Era::Legacy)).await;
+    assert_eq!(host.call("other").await.unwrap().to_text(), "Ann");
+    host.subscribe("test://news").await.unwrap();
+    assert_eq!(host.call("other").await.unwrap().to_text(), "Ann");
+    let seen = server.seen();
+    let subscribed = seen.iter().find(|seen| seen.method() == "resources/subscribe").unwrap();
+    assert_eq!(subscribed.header("mcp-session-id"), Some("s-1"));
+    assert!(seen.iter().all(|seen| seen.verb != "DELETE"), "the calls did not end the session");
+    assert_eq!(server.count("initialize"), 1);
+    world.end().await;
 }
 
 #[tokio::test]

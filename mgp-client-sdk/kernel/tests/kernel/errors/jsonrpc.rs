@@ -70,7 +70,7 @@ async fn code_minus_32601_method_not_found() {
 async fn code_minus_32602_invalid_params() {
     for kind in PEERS {
         let mut peer = Peer::join(&stack(), kind).await;
-        for params in [json!({}), json!({ "name": 7 }), json!({ "name": "boom", "arguments": [] })]
+        for params in [json!({}), json!({ "name": 7 }), json!({ "name": "boom", "arguments": [7] })]
         {
             let answer = peer.ask("tools/call", params.clone()).await;
             assert!(

@@ -427,6 +427,22 @@ async fn an_agent_with_access_to_one_tool_learns_that_its_server_is_starting() {
 }
 
 #[tokio::test]
+async fn a_server_to_which_the_caller_has_no_access_delays_neither_its_list_nor_its_search() {
+    let silent =
+        || Server::new("silent", "1").around(around(|_: Call, _: Stack| std::future::pending()));
+    let builder = Kernel::builder()
+        .local_with("silent", GovernanceConfig::default(), silent)
+        .local_with("rain", open(&[]), || weather(Era::Modern, "rain"));
+    let kernel = build(builder).await;
+    let host = host(&kernel, "ann", host_of(Era::Legacy)).await;
+    let asked = async {
+        host.list_tools().await.unwrap();
+        host.call("mgp_tools_discover").arg("query", "look out").await.unwrap();
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(6), asked).await.unwrap();
+}
+
+#[tokio::test]
 async fn a_server_that_cannot_start_delays_no_list() {
     let text = "[[servers]]\nid = 'broken'\ncommand = '/nowhere/at/all'\n\
                 mgp = { default_policy = 'opt-out' }\n";

@@ -4,10 +4,14 @@ use mgp_client_sdk::ToolResult as _;
 use mgp_discovery::GovernanceConfig;
 use mgp_server_sdk::prelude::*;
 use mgp_types::mcp::Era;
+use mgp_types::method::ToolsList;
+use mgp_types::service::{Call, Reply, Stack, around};
 use mgp_types::{Payload, RawObject};
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::world::{PAIRS, host, host_of, kernel_with, limit_era, open, until};
+use super::world::{
+    PAIRS, answering, host, host_of, kernel_with, limit_era, open, until, wait_for_tools,
+};
 
 /// Returns a server with the tool `names`, whose result is also text, and the tools `bare` and `free`, whose results
 /// are not; `free` declares no schema.
@@ -67,4 +71,83 @@ async fn the_refusal_of_a_tool_with_an_output_schema_has_no_other_content_for_pl
             assert_eq!(refused.structured_content.is_some(), has_content, "{era:?} {tool}");
         }
     }
+}
+
+/// Returns a server whose tool `tree` has an output schema with a reference at its root. Legacy peers receive the
+/// content, and its schema, as the member `result` of an object, as from the SDK of TypeScript, and only they are asked
+/// questions. A call of `adds` adds a tool.
+fn tree() -> Server {
+    async fn leaf() -> CallToolResult {
+        let mut result = CallToolResult::new(Vec::new());
+        result.structured_content = Some(Payload::from_trusted(r#"{"kids":[]}"#));
+        result
+    }
+    let schema = |root: &str| {
+        let at = format!("{root}/$defs/tree");
+        let kids = json!({ "type": "array", "items": { "$ref": at } });
+        let tree =
+            json!({ "type": "object", "required": ["kids"], "properties": { "kids": kids } });
+        json!({ "$ref": at, "$defs": { "tree": tree } })
+    };
+    let wrapped = json!({
+        "type": "object", "properties": { "result": schema("#/properties/result") },
+        "required": ["result"],
+    });
+    let wraps = around(move |call: Call, inner: Stack| {
+        let wrapped = wrapped.clone();
+        async move {
+            let is_legacy = call.cx().caller.era == Era::Legacy;
+            let is_list = is_legacy && call.is::<ToolsList>();
+            let is_tree = is_legacy && call.tool().is_some_and(|tool| tool.name == "tree");
+            let reply = inner.send(call).await?;
+            if !is_list && !is_tree {
+                return Ok(reply);
+            }
+            let mut result: Value = reply.get()?;
+            if is_tree {
+                result["structuredContent"] = json!({ "result": { "kids": [] } });
+            }
+            let tools = result.get_mut("tools").and_then(Value::as_array_mut);
+            for tool in tools.into_iter().flatten().filter(|tool| tool["name"] == "tree") {
+                tool["outputSchema"] = wrapped.clone();
+            }
+            Reply::of(&result)
+        }
+    });
+    let server = Server::new("a", "1").offer(|offer| {
+        if let Some(mgp) = &mut offer.mgp {
+            mgp.asks_in_rounds = false;
+        }
+    });
+    let tools = server.tools();
+    let adds = Tool::new("adds", "Adds a tool", move || {
+        tools.add(Tool::new("late", "Nothing", || async { "done" }));
+        async { "done" }
+    });
+    let tree = Tool::new("tree", "Reads a tree", leaf);
+    let tree = tree.output_schema(RawObject::of(&schema("#")).unwrap());
+    server.tool(tree).tool(adds).layer(wraps)
+}
+
+#[tokio::test]
+async fn a_reference_at_the_root_of_an_output_schema_is_listed_for_legacy_hosts() {
+    let kernel = kernel_with("a", open(&["tree", "adds"]), 2, tree).await;
+    // A host that answers questions uses the legacy session with the server, and any other host the modern one. In the
+    // last round, the definition was read in the legacy session.
+    let builders = [host_of(Era::Legacy), answering(Era::Legacy), answering(Era::Legacy)];
+    for (round, builder) in builders.into_iter().enumerate() {
+        let host = host(&kernel, "ann", builder.without_mgp()).await;
+        if round == 2 {
+            host.call("adds").await.unwrap();
+            wait_for_tools(&kernel, "a", 3).await;
+        }
+        let tools = host.tools().await.unwrap();
+        let tool = tools.iter().find(|tool| tool.name == "tree").unwrap();
+        let schema: Value = tool.output_schema.as_ref().unwrap().get().unwrap();
+        assert_eq!((&schema["type"], &schema["required"]), (&json!("object"), &json!(["kids"])));
+        assert!(schema["$defs"]["tree"].is_object() && schema.get("$ref").is_none(), "{schema}");
+        let content = host.call("tree").await.unwrap().structured_content.unwrap();
+        assert_eq!(content.get::<Value>().unwrap(), json!({ "kids": [] }), "{round}");
+    }
+    assert_eq!(kernel.servers()[0].era.as_deref(), Some("modern+legacy"));
 }

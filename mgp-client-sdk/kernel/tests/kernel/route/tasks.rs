@@ -1,24 +1,31 @@
 //! Tests of calls that the kernel turns into tasks, and of servers' tools that run only as tasks.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use mgp_client_sdk::ToolResult;
 use mgp_discovery::{Config, GovernanceConfig};
-use mgp_kernel::Kernel;
+use mgp_kernel::{Kernel, KernelBuilder};
 use mgp_server_sdk::prelude::*;
 use mgp_server_sdk::{ContextExt, TasksConfig};
-use mgp_types::mcp::{ElicitParams, Era, TaskSupport};
+use mgp_testkit::temp_dir;
+use mgp_types::Payload;
+use mgp_types::mcp::{ElicitParams, Era, ListToolsResult, TaskSupport};
+use mgp_types::method::ToolsList;
+use mgp_types::service::{Call, Reply, Stack, around};
 use tokio::sync::Notify;
 
 use super::world::{
-    Guest, PAIRS, build_with_tools, config_of, host, host_of, kernel_with, limit_era, open,
+    Guest, NotifyOnDrop, PAIRS, build_with_tools, config_of, host, host_of, kernel_with, limit_era,
+    open, recorded_calls, wait_for_tools,
 };
 
 const TOOLS: [&str; 3] = ["slow", "only", "asks"];
 
-fn slow(era: Era, may_end: Arc<Notify>) -> Server {
+/// Returns a server of both eras.
+fn jobs(may_end: Arc<Notify>) -> Server {
     let slow = Tool::new("slow", "Takes long", move || {
         let may_end = Arc::clone(&may_end);
         async move {
@@ -37,12 +44,22 @@ fn slow(era: Era, may_end: Arc<Notify>) -> Server {
     });
     let mut tasks = TasksConfig::default();
     tasks.poll_interval = Duration::from_millis(300);
-    let server = Server::new("s", "1")
+    Server::new("s", "1")
         .tasks(tasks)
         .tool(slow.task(TaskSupport::Optional))
         .tool(only.task(TaskSupport::Required))
-        .tool(asks.task(TaskSupport::Required));
-    limit_era(server, era)
+        .tool(asks.task(TaskSupport::Required))
+}
+
+fn slow(era: Era, may_end: Arc<Notify>) -> Server {
+    limit_era(jobs(may_end), era)
+}
+
+/// Builds a kernel with the server `s` and an audit log in this folder.
+async fn audited(builder: KernelBuilder, folder: &Path, tools: usize) -> Kernel {
+    let kernel = builder.in_folder(folder).await.unwrap();
+    wait_for_tools(&kernel, "s", tools).await;
+    kernel
 }
 
 async fn world(era: Era) -> (Kernel, Arc<Notify>) {
@@ -76,6 +93,154 @@ async fn a_tool_that_runs_only_as_a_task_is_called_like_any_other() {
     }
 }
 
+/// Removes from the lists of the modern era which tools run only as tasks, because the schema of tools of 2026-07-28 has
+/// no such member.
+fn undeclared(server: Server) -> Server {
+    server.layer(around(|call: Call, next: Stack| async move {
+        let is_list = call.is::<ToolsList>() && call.cx().caller.era == Era::Modern;
+        let reply = next.send(call).await?;
+        if !is_list {
+            return Ok(reply);
+        }
+        let mut list: ListToolsResult = reply.get()?;
+        for tool in &mut list.tools {
+            tool.execution = None;
+        }
+        Reply::of(&list)
+    }))
+}
+
+/// Regression test: such calls were refused with −32021.
+#[tokio::test]
+async fn a_tool_that_does_not_declare_that_it_runs_only_as_a_task_is_called_like_any_other() {
+    for above in [Era::Legacy, Era::Modern] {
+        for limits in ["", "[agents.ann.limits]\ncalls_per_minute = 1000\nrunning = 2\n"] {
+            let builder = Kernel::builder().config(config_of(limits));
+            let make = || undeclared(slow(Era::Modern, Arc::default()));
+            let folder = temp_dir();
+            let builder = builder.local_with("s", open(&TOOLS), make);
+            let kernel = audited(builder, folder.path(), 3).await;
+            let builder = host_of(above).on_elicitation(|question: ElicitParams| async move {
+                question.accept_with(&serde_json::json!({ "name": "Ann" }))
+            });
+            let host = host(&kernel, "ann", builder).await;
+            let result = host.call("only").await;
+            let result = result.unwrap_or_else(|error| panic!("{above:?} {limits:?}: {error}"));
+            assert_eq!(result.to_text(), "done too", "{above:?} {limits:?}");
+            // The repetition of the refused call is part of the same call.
+            let recorded = recorded_calls(&kernel, "s").await;
+            let calls: Vec<serde_json::Value> = serde_json::from_str(&recorded).unwrap();
+            assert_eq!(calls.len(), 1, "{recorded}");
+            let result = host.call("asks").await;
+            let result = result.unwrap_or_else(|error| panic!("{above:?} {limits:?}: {error}"));
+            assert_eq!(result.to_text(), "Ann", "{above:?} {limits:?}");
+        }
+    }
+}
+
+/// Regression test: without limits, the record of a call did not contain that its task had failed.
+#[tokio::test]
+async fn a_call_is_recorded_with_the_outcome_of_its_task() {
+    for below in [Era::Legacy, Era::Modern] {
+        let make = move || {
+            let fails = Tool::new("fails", "Fails", || async { ToolError("broken".to_owned()) });
+            limit_era(Server::new("s", "1").tool(fails.task(TaskSupport::Required)), below)
+        };
+        let folder = temp_dir();
+        let builder = Kernel::builder().local_with("s", open(&["fails"]), make);
+        let kernel = audited(builder, folder.path(), 1).await;
+        let host = host(&kernel, "ann", host_of(Era::Legacy)).await;
+        let result = host.call("fails").await.unwrap();
+        assert_eq!(result.is_error, Some(true), "{below:?}");
+        let recorded = recorded_calls(&kernel, "s").await;
+        assert!(recorded.contains(r#""is_error":true"#), "{below:?}: {recorded}");
+    }
+}
+
+/// Returns a server of both eras that asks questions of legacy callers by requests only, and has tasks in the modern era
+/// only, as `FastMCP` 4.
+fn apart() -> Server {
+    let server = jobs(Arc::default()).offer(|offer| {
+        if let Some(mgp) = &mut offer.mgp {
+            mgp.asks_in_rounds = false;
+        }
+    });
+    undeclared(server).layer(around(|call: Call, next: Stack| async move {
+        if call.cx().caller.era == Era::Legacy && call.tool().is_some() {
+            let missing =
+                r#"{"requiredCapabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}}}}"#;
+            let error = RpcError::new(ErrorCode::MISSING_CLIENT_CAPABILITY, "needs a task");
+            return Err(error.data(Payload::parse(missing)?));
+        }
+        next.send(call).await
+    }))
+}
+
+/// Regression test: the kernel opens a legacy session for a legacy host that answers questions, and such a session
+/// refused the calls with −32021.
+#[tokio::test]
+async fn a_tool_that_runs_as_a_task_of_the_modern_era_is_called_by_a_legacy_host() {
+    let folder = temp_dir();
+    let builder = Kernel::builder().local_with("s", open(&TOOLS), apart);
+    let kernel = audited(builder, folder.path(), 3).await;
+    let builder = host_of(Era::Legacy).on_elicitation(|question: ElicitParams| async move {
+        question.accept_with(&serde_json::json!({ "name": "Ann" }))
+    });
+    let host = host(&kernel, "ann", builder).await;
+    for (tool, expected) in [("only", "done too"), ("asks", "Ann"), ("only", "done too")] {
+        let result = host.call(tool).await;
+        let result = result.unwrap_or_else(|error| panic!("{tool}: {error}"));
+        assert_eq!(result.to_text(), expected, "{tool}");
+    }
+    // Only the first call of a tool is refused by the legacy session, and only if the tool does not declare it.
+    let calls: Vec<serde_json::Value> =
+        serde_json::from_str(&recorded_calls(&kernel, "s").await).unwrap();
+    let refused = calls.iter().filter(|call| call["result"] == "FAILURE").count();
+    assert!(refused <= 2, "{calls:?}");
+}
+
+/// Regression test: the official SDKs for TypeScript refuse to call a tool that requires a task in the ordinary way.
+#[tokio::test]
+async fn a_tool_that_runs_only_as_a_task_is_listed_as_one_that_may_run_as_one() {
+    for below in [Era::Legacy, Era::Modern] {
+        let (kernel, _) = world_with(below, config_of("[kernel]\nsurface = 'direct'")).await;
+        let host = host(&kernel, "ann", host_of(Era::Legacy)).await;
+        let tools = host.list_tools().await.unwrap();
+        let only = tools.iter().find(|tool| tool.name == "s.only").unwrap();
+        let support = only.execution.as_ref().and_then(|execution| execution.task_support.as_ref());
+        assert_eq!(support, Some(&TaskSupport::Optional), "{below:?}");
+    }
+}
+
+/// Regression test: the time limits of the configuration did not apply to the tasks of servers.
+#[tokio::test]
+async fn a_task_is_cancelled_when_the_time_of_its_call_is_over() {
+    for below in [Era::Legacy, Era::Modern] {
+        let dropped = Arc::new(Notify::new());
+        let notify = Arc::clone(&dropped);
+        let make = move || {
+            let notify = Arc::clone(&notify);
+            let endless = Tool::new("endless", "Never ends", move || {
+                let guard = NotifyOnDrop(Arc::clone(&notify));
+                async move {
+                    std::future::pending::<()>().await;
+                    drop(guard);
+                    "done"
+                }
+            });
+            limit_era(Server::new("s", "1").tool(endless.task(TaskSupport::Required)), below)
+        };
+        let config = config_of("[kernel]\ntimeout = '2s'\nmax_timeout = '2s'\n");
+        let builder = Kernel::builder().config(config).local_with("s", open(&["endless"]), make);
+        let kernel = build_with_tools(builder, [("s", 1)]).await;
+        let host = host(&kernel, "ann", host_of(Era::Legacy)).await;
+        let error = host.call("endless").send().await.unwrap_err();
+        assert_eq!(error.code(), ErrorCode::TIMEOUT, "{below:?}");
+        let ended = tokio::time::timeout(Duration::from_secs(20), dropped.notified()).await;
+        ended.unwrap_or_else(|_| panic!("{below:?}: the task still runs"));
+    }
+}
+
 #[tokio::test]
 async fn a_question_of_a_task_is_asked_once_although_the_call_has_limits() {
     let limits = "[agents.ann.limits]\ncalls_per_minute = 1000\nrunning = 2\n";
@@ -97,6 +262,85 @@ async fn a_question_of_a_task_is_asked_once_although_the_call_has_limits() {
         assert_eq!(result.to_text(), "Ann", "{above:?} {below:?}");
         assert_eq!(asked.load(Ordering::Relaxed), 1, "{above:?} {below:?}");
     }
+}
+
+/// Regression test: each answer of a modern host without tasks started the task of the server again.
+#[tokio::test]
+async fn the_answers_of_a_host_without_tasks_continue_the_task_that_asks() {
+    for limits in ["", "[agents.ann.limits]\ncalls_per_minute = 1000\nrunning = 2\n"] {
+        let effects = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&effects);
+        let make = move || {
+            let counted = Arc::clone(&counted);
+            let asks = Tool::new("asks", "Asks twice as a task", move |cx: Context| {
+                let counted = Arc::clone(&counted);
+                async move {
+                    cx.begin_task().await?;
+                    counted.fetch_add(1, Ordering::Relaxed);
+                    let mut names = Vec::new();
+                    for question in ["Who comes?", "Who else?"] {
+                        let guest = cx.elicit::<Guest>(question).await?.accepted();
+                        names.push(guest.map_or_else(String::new, |guest| guest.name));
+                    }
+                    Ok::<_, RpcError>(names.join(" and "))
+                }
+            });
+            let mut tasks = TasksConfig::default();
+            tasks.poll_interval = Duration::from_millis(100);
+            let server = Server::new("s", "1").tasks(tasks);
+            limit_era(server.tool(asks.task(TaskSupport::Required)), Era::Modern)
+        };
+        let builder = Kernel::builder().config(config_of(limits));
+        let builder = builder.local_with("s", open(&["asks"]), make);
+        let kernel = build_with_tools(builder, [("s", 1)]).await;
+        let builder = host_of(Era::Modern).on_elicitation(|question: ElicitParams| async move {
+            let name = if question.message.ends_with("Who comes?") { "Ann" } else { "Bob" };
+            question.accept_with(&serde_json::json!({ "name": name }))
+        });
+        let host = host(&kernel, "ann", builder).await;
+        // A call whose progress is observed offers no tasks.
+        let result = host.call("asks").progress(|_| {}).await;
+        let result = result.unwrap_or_else(|error| panic!("{limits:?}: {error}"));
+        assert_eq!(result.to_text(), "Ann and Bob", "{limits:?}");
+        assert_eq!(effects.load(Ordering::Relaxed), 1, "{limits:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_task_that_asks_a_host_without_tasks_is_cancelled_when_the_host_leaves() {
+    let dropped = Arc::new(Notify::new());
+    let notify = Arc::clone(&dropped);
+    let make = move || {
+        let notify = Arc::clone(&notify);
+        let asks = Tool::new("asks", "Asks as a task", move |cx: Context| {
+            let guard = NotifyOnDrop(Arc::clone(&notify));
+            async move {
+                cx.begin_task().await?;
+                let guest = cx.elicit::<Guest>("Who comes?").await?.accepted();
+                drop(guard);
+                Ok::<_, RpcError>(guest.map_or_else(String::new, |guest| guest.name))
+            }
+        });
+        limit_era(Server::new("s", "1").tool(asks.task(TaskSupport::Required)), Era::Modern)
+    };
+    let folder = temp_dir();
+    let builder = Kernel::builder().local_with("s", open(&["asks"]), make);
+    let kernel = audited(builder, folder.path(), 1).await;
+    let builder = host_of(Era::Modern).on_elicitation(|_: ElicitParams| async move {
+        Err(RpcError::internal("the window was closed"))
+    });
+    let host = host(&kernel, "ann", builder).await;
+    // A call whose progress is observed offers no tasks.
+    host.call("asks").progress(|_| {}).send().await.unwrap_err();
+    let early = tokio::time::timeout(Duration::from_millis(300), dropped.notified()).await;
+    assert!(early.is_err(), "the call waits for its next round");
+    host.close().await;
+    let ended = tokio::time::timeout(Duration::from_secs(20), dropped.notified()).await;
+    ended.expect("the task still runs");
+    let recorded = recorded_calls(&kernel, "s").await;
+    let calls: Vec<serde_json::Value> = serde_json::from_str(&recorded).unwrap();
+    assert_eq!(calls.len(), 1, "{recorded}");
+    assert_eq!(calls[0]["result"], "FAILURE", "{recorded}");
 }
 
 #[tokio::test]

@@ -53,6 +53,13 @@ fn one(denied: &[Pattern], allowed: Option<&[Pattern]>, text: &str) -> Result<()
     Ok(())
 }
 
+/// Returns whether a whole text is the URL of a file. It is a path under each name, because `network_restricted` passes
+/// such URLs to calls whose paths are limited.
+pub(super) fn is_file_url(text: &str) -> bool {
+    text.get(..6).is_some_and(|head| head.eq_ignore_ascii_case("file:/"))
+        && !text.contains(char::is_whitespace)
+}
+
 fn is_web(text: &str) -> bool {
     let scheme = text.split_once("://").map(|(scheme, _)| scheme);
     scheme.is_some_and(|scheme| {

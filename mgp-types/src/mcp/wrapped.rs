@@ -3,15 +3,27 @@
 //! Before 2026-07-28, an output schema had to describe an object. Some SDKs that serve both eras, e.g. that of
 //! TypeScript, list any other schema to legacy peers as the schema of the member `result` of an object.
 
-use mgp_types::Payload;
 use serde_json::Value;
+
+use crate::wire::Payload;
 
 /// The place of the inner schema, with which its references to itself begin in the outer schema.
 const INNER: &str = "#/properties/result";
 
-/// Returns whether two definitions are equal, except that one of them has the output schema of the other within the
-/// schema of an object.
-pub(super) fn differ_only_in_wrapping(one: &Payload, other: &Payload) -> bool {
+/// Returns whether two definitions of a tool are equal, except that one of them has the output schema of the other
+/// within the schema of an object, which is its form in the other era.
+///
+/// ```
+/// use mgp_types::Payload;
+/// use mgp_types::mcp::differ_only_in_wrapping;
+///
+/// let modern = Payload::parse(r#"{"name":"t","outputSchema":{"type":"string"}}"#).unwrap();
+/// let legacy = r#"{"properties":{"result":{"type":"string"}},"required":["result"],"type":"object"}"#;
+/// let legacy = Payload::parse(format!(r#"{{"name":"t","outputSchema":{legacy}}}"#)).unwrap();
+/// assert!(differ_only_in_wrapping(&modern, &legacy));
+/// ```
+#[must_use]
+pub fn differ_only_in_wrapping(one: &Payload, other: &Payload) -> bool {
     // Most changed definitions have no such schema, so they need not be parsed.
     let may_wrap = |definition: &Payload| definition.as_str().contains(r#""required":["result"]"#);
     if !may_wrap(one) && !may_wrap(other) {

@@ -1,10 +1,12 @@
 //! Comparison of definitions that ignores the order of words in lists whose order has no meaning.
 //!
 //! Some servers write such words from an unordered set, e.g. `",".join(DEFAULT_FIELDS)` or the allowed commands of a
-//! shell in Python, so that each of their processes lists the same definition in another order.
+//! shell in Python, or the keys of a map in Go, so that each of their processes lists the same definition in another
+//! order.
 
-use mgp_types::Payload;
 use serde_json::Value;
+
+use crate::wire::Payload;
 
 /// Members of a schema that may be a list of words, or a text with words between commas.
 const UNORDERED: [&str; 5] = ["default", "enum", "examples", "required", "type"];
@@ -15,16 +17,28 @@ const SET_LABELS: [&str; 7] =
     ["allowed", "available", "permitted", "possible", "supported", "valid", "values"];
 
 /// The words before the colon of a list whose order has a meaning, e.g. `Valid order: read, write`.
-const ORDER_LABELS: [&str; 7] =
-    ["format", "order", "ordered", "priority", "range", "sequence", "steps"];
+const ORDER_LABELS: [&str; 14] = [
+    "after", "before", "first", "format", "last", "next", "order", "ordered", "priority", "range",
+    "sequence", "step", "steps", "then",
+];
 
 /// The members of a definition that are schemas.
 const SCHEMAS: [&str; 2] = ["inputSchema", "outputSchema"];
 
 /// Returns whether two definitions in canonical JSON differ at most in the order of plain words in their schemas, and
-/// of those that a line of a description lists as a set. Texts with blanks are not plain words, because another order
-/// of their words can have another meaning.
-pub(super) fn differ_only_in_order(one: &Payload, other: &Payload) -> bool {
+/// of those that a line of a description lists as a set or as quoted values. Texts with blanks are not plain words,
+/// because another order of their words can have another meaning.
+///
+/// ```
+/// use mgp_types::Payload;
+/// use mgp_types::mcp::differ_only_in_order;
+///
+/// let listed = |text: &str| Payload::parse(format!(r#"{{"description":"Allowed: {text}","name":"t"}}"#)).unwrap();
+/// assert!(differ_only_in_order(&listed("cat, ls"), &listed("ls, cat")));
+/// assert!(!differ_only_in_order(&listed("cat, ls"), &listed("cat, sh")));
+/// ```
+#[must_use]
+pub fn differ_only_in_order(one: &Payload, other: &Payload) -> bool {
     // The same words in another order are as long, so most changed definitions need not be parsed.
     if one.as_str().len() != other.as_str().len() {
         return false;
@@ -82,34 +96,51 @@ fn sort_words(value: &mut Value) {
 
 /// Sorts the words that lines of a description list as a set.
 fn sort_listed_words(text: &mut String) {
-    let lines: Vec<String> = text.split('\n').map(with_sorted_set).collect();
+    let (mut lines, mut above) = (Vec::new(), "");
+    for line in text.split('\n') {
+        lines.push(with_sorted_set(line, above).unwrap_or_else(|| line.to_owned()));
+        if !line.trim().is_empty() {
+            above = line;
+        }
+    }
     *text = lines.join("\n");
 }
 
-fn with_sorted_set(line: &str) -> String {
-    let set = line.split_once(": ").and_then(|(label, words)| {
-        let has = |known: &[&str]| {
-            let mut words = label.split(|c: char| !(c.is_alphanumeric() || c == '_'));
-            words.any(|word| known.iter().any(|known| word.eq_ignore_ascii_case(known)))
-        };
-        if !has(&SET_LABELS) || has(&ORDER_LABELS) {
+/// Returns a line with its words sorted if it lists a set: with a label, e.g. `Allowed commands: cat, ls`, or as quoted
+/// values alone. `above` is the last line before it that is not blank.
+fn with_sorted_set(line: &str, above: &str) -> Option<String> {
+    if let Some((label, words)) = line.split_once(": ") {
+        if !has_word(label, &SET_LABELS) || has_word(label, &ORDER_LABELS) {
             return None;
         }
         let (words, end) = words.strip_suffix('.').map_or((words, ""), |words| (words, "."));
         let sorted = sorted_words(words)?;
-        Some(format!("{label}: {sorted}{end}"))
-    });
-    set.unwrap_or_else(|| line.to_owned())
+        return Some(format!("{label}: {sorted}{end}"));
+    }
+    let is_list = line.contains(',') && line.split(',').all(|word| is_quoted(word.trim()));
+    if is_list && !has_word(above, &ORDER_LABELS) { sorted_words(line) } else { None }
 }
 
-/// Returns the sorted words of a text that consists of plain words with commas between them, or else `None`.
+fn has_word(label: &str, known: &[&str]) -> bool {
+    let mut words = label.split(|c: char| !(c.is_alphanumeric() || c == '_'));
+    words.any(|word| known.iter().any(|known| word.eq_ignore_ascii_case(known)))
+}
+
+/// Returns the sorted words of a text that consists of plain or quoted words with commas between them, or else `None`.
 fn sorted_words(text: &str) -> Option<String> {
     let mut words: Vec<&str> = text.split(',').map(str::trim).collect();
-    if !words.iter().all(|word| is_plain(word)) {
+    if !words.iter().all(|word| is_plain(word) || is_quoted(word)) {
         return None;
     }
     words.sort_unstable();
     Some(words.join(","))
+}
+
+/// Returns whether a plain word is between backticks or quotation marks, so that it is a value and not a part of a
+/// sentence.
+fn is_quoted(word: &str) -> bool {
+    let within = |mark: char| word.strip_prefix(mark)?.strip_suffix(mark);
+    ['`', '\'', '"'].into_iter().filter_map(within).any(is_plain)
 }
 
 fn is_plain(word: &str) -> bool {
@@ -169,6 +200,25 @@ mod tests {
         assert!(!is_same("Valid values (in order): a, b", "Valid values (in order): b, a"));
         assert!(!is_same("Valid format: from, to", "Valid format: to, from"));
         assert!(!is_same("Allowed: never, ask me", "Allowed: ask me, never"));
+        assert!(is_same("Allowed: `cat`, `ls`.", "Allowed: `ls`, `cat`."));
+    }
+
+    /// `mcp-time`, a server in Go, lists the keys of a map in such a line.
+    #[test]
+    fn the_order_of_quoted_values_in_a_line_of_their_own_is_no_change() {
+        let is_same = |one: &str, other: &str| {
+            let schema = |text: &str| {
+                serde_json::json!({ "description": format!("A value.\n\n{text}\n") }).to_string()
+            };
+            is_same(&schema(one), &schema(other))
+        };
+        assert!(is_same("## Formats\n\n`ANSIC`, `Kitchen`", "## Formats\n\n`Kitchen`, `ANSIC`"));
+        assert!(is_same("'a', \"b\"", "\"b\", 'a'"));
+        assert!(!is_same("## Order\n\n`backup`, `delete`", "## Order\n\n`delete`, `backup`"));
+        assert!(!is_same("Call first:\n`backup`, `delete`", "Call first:\n`delete`, `backup`"));
+        assert!(!is_same("`a`, `b`", "`b`, `c`"));
+        assert!(!is_same("`a`, send", "send, `a`"));
+        assert!(!is_same("`never`, `ask me`", "`ask me`, `never`"));
     }
 
     #[test]

@@ -1,0 +1,24 @@
+//! The choice of the session for calls of tools that a server of both eras runs only as tasks.
+
+use mgp_types::service::Context;
+
+use super::managed_server::ManagedServer;
+use super::session::{SessionNeeds, SessionUse};
+
+impl ManagedServer {
+    /// Returns whether the calls of a caller use the legacy session of a server of both eras.
+    pub(crate) fn uses_legacy_session(&self, cx: &Context) -> bool {
+        let of = SessionUse::Call;
+        of.needs_legacy(cx) && self.lists().eras().needs(of) == SessionNeeds::OnePerEra
+    }
+
+    /// Returns whether the server has refused to run a tool without a task.
+    pub(crate) fn has_required_task(&self, tool: &str) -> bool {
+        self.lists().eras().task_tools.contains(tool)
+    }
+
+    /// Records that the server has refused to run a tool without a task.
+    pub(crate) fn note_required_task(&self, tool: &str) {
+        self.lists().eras().task_tools.add(tool);
+    }
+}

@@ -1,0 +1,76 @@
+//! The questions of a server that wait for the answers of callers, and their limit while other callers wait.
+//!
+//! While the question to one caller is open, a further question of the server could be for that caller as well, so it
+//! is refused for all others. A caller that never answers would cause this until the time limit of its question.
+//! Therefore such a question is given up as soon as the server has another one that could then be asked.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mgp_types::service::Principal;
+use mgp_types::sync::Mutex;
+use mgp_types::{ErrorCode, RpcError};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+/// The time for which the open question of one caller keeps the questions to others from being asked.
+const SHARED_TIME: Duration = Duration::from_mins(2);
+
+/// The questions that are open on one connection to a server.
+#[derive(Default)]
+pub(super) struct AskedQuestions(Mutex<Vec<Arc<Asked>>>);
+
+struct Asked {
+    caller: Principal,
+    since: Instant,
+    given_up: Notify,
+}
+
+/// A guard of an open question. Dropping the guard removes the question.
+pub(super) struct AskedQuestion {
+    all: Arc<AskedQuestions>,
+    asked: Arc<Asked>,
+}
+
+impl AskedQuestions {
+    /// Adds a question to a caller.
+    pub(super) fn add(self: &Arc<Self>, caller: &Principal) -> AskedQuestion {
+        let (since, given_up) = (Instant::now(), Notify::new());
+        let asked = Arc::new(Asked { caller: caller.clone(), since, given_up });
+        self.0.lock().push(Arc::clone(&asked));
+        AskedQuestion { all: Arc::clone(self), asked }
+    }
+
+    /// Gives up all questions of callers that have left one open for too long, if `helps` returns `true` for these
+    /// callers; returns whether it did.
+    pub(super) fn give_up_old(&self, helps: impl FnOnce(&[Principal]) -> bool) -> bool {
+        let is_old = |asked: &&Arc<Asked>| asked.since.elapsed() >= SHARED_TIME;
+        let caller = |asked: &Arc<Asked>| asked.caller.clone();
+        let callers: Vec<_> = self.0.lock().iter().filter(is_old).map(caller).collect();
+        if callers.is_empty() || !helps(&callers) {
+            return false;
+        }
+        for asked in self.0.lock().iter().filter(|asked| callers.contains(&asked.caller)) {
+            asked.given_up.notify_one();
+        }
+        true
+    }
+}
+
+impl AskedQuestion {
+    /// Waits until the question is given up; returns the error for the server.
+    pub(super) async fn given_up(&self) -> RpcError {
+        self.asked.given_up.notified().await;
+        RpcError::new(
+            ErrorCode::TIMEOUT,
+            "the question had no answer for two minutes, and another caller was to be asked; go on without an answer; \
+             `isolation = \"per_agent\"` gives each caller an instance of its own",
+        )
+    }
+}
+
+impl Drop for AskedQuestion {
+    fn drop(&mut self) {
+        self.all.0.lock().retain(|asked| !Arc::ptr_eq(asked, &self.asked));
+    }
+}

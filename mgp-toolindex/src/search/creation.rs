@@ -1,0 +1,113 @@
+//! Rewords English requests for a new thing whose verb does not show it: `open a pull request`, `file a bug` (MGP
+//! §16.5).
+
+use super::clause::words;
+use super::exclusion::is_one_of;
+use crate::lexicon::Translation;
+use crate::text::is_stop_word;
+
+/// Verbs with which people ask for one of [`THINGS`]; without verbs, no query is reworded.
+const VERBS: &[&str] = &["file", "lodge", "log", "open", "raise", "start"];
+
+/// Verbs of [`VERBS`] that have many other objects, so that the thing must follow directly.
+const VAGUE_VERBS: &[&str] = &["log", "start"];
+
+/// The verb that tools have for this.
+const USUAL_VERB: &str = "create";
+
+/// Words that can follow the verb if the thing does not exist yet: `open a ticket`, but not `open the ticket`.
+const BEFORE_NEW_THINGS: &[&str] = &["a", "an", "another", "new"];
+
+/// Things that are created by opening, filing or raising them; other things, such as a page, exist before that.
+const THINGS: &[&str] = &[
+    "bug",
+    "complaint",
+    "defect",
+    "discussion",
+    "incident",
+    "issue",
+    "mr",
+    "pr",
+    "request",
+    "ticket",
+];
+
+/// The maximum number of words before the thing: `high priority ticket`.
+const MAX_WORDS_BEFORE: usize = 2;
+
+/// The maximum number of words that are read from a text.
+const MAX_WORDS: usize = 64;
+
+/// Returns a query in which verbs such as `open` are replaced by `create` where they ask for a new thing, as a
+/// translation; `None` if there are none.
+pub(super) fn in_usual_words(text: &str) -> Option<Translation> {
+    let all: Vec<(usize, &str)> = words(text).take(MAX_WORDS).collect();
+    let (mut reworded, mut copied) = (String::new(), 0);
+    for (at, (start, verb)) in all.iter().enumerate() {
+        if asks_to_create(&all, at) {
+            reworded.push_str(&text[copied..*start]);
+            reworded.push_str(USUAL_VERB);
+            copied = start + verb.len();
+        }
+    }
+    if copied == 0 {
+        return None;
+    }
+    reworded.push_str(&text[copied..]);
+    Some(Translation { text: reworded, ..Translation::default() })
+}
+
+/// Returns whether the word at a position is a verb with which a new thing is asked for.
+fn asks_to_create(all: &[(usize, &str)], verb: usize) -> bool {
+    if !is_one_of(all, verb, VERBS) || !is_one_of(all, verb + 1, BEFORE_NEW_THINGS) {
+        return false;
+    }
+    let mut at = verb + 1;
+    while is_one_of(all, at, BEFORE_NEW_THINGS) {
+        at += 1;
+    }
+    let most = if is_one_of(all, verb, VAGUE_VERBS) { 0 } else { MAX_WORDS_BEFORE };
+    let is_content = |(_, word): &&(usize, &str)| !is_stop_word(&word.to_lowercase());
+    let before = all.iter().skip(at).take(most).take_while(is_content).count();
+    (at..=at + before).any(|at| is_one_of(all, at, THINGS))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, expected: Option<&str>) {
+        let reworded = in_usual_words(text).map(|translation| translation.text);
+        assert_eq!(reworded.as_deref(), expected, "{text}");
+    }
+
+    #[test]
+    fn a_verb_with_a_new_thing_becomes_the_usual_one() {
+        check("open a pull request", Some("create a pull request"));
+        check("Open an issue: typing error", Some("create an issue: typing error"));
+        check("please raise a high priority ticket", Some("please create a high priority ticket"));
+        check("file another bug", Some("create another bug"));
+        check(
+            "read it, then open a new merge request",
+            Some("read it, then create a new merge request"),
+        );
+        check("open new issue", Some("create new issue"));
+    }
+
+    #[test]
+    fn other_things_keep_their_verbs() {
+        for text in [
+            "open the pull request",
+            "list open pull requests",
+            "open a file with an issue",
+            "open a page about the issue",
+            "open an account",
+            "start a server request log",
+            "open",
+            "",
+        ] {
+            check(text, None);
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! Finds the changes and deletions that a query does not want: `archive it, do not delete it` (MGP §16.5).
+//!
+//! The search ignores a negated verb, and lowers the scores of tools that are named after it. No tool is left out.
+//! Only commands count; `the page does not delete my files` describes what the user wants to be done.
+
+use std::ops::Range;
+
+use super::View;
+use super::action::{Actions, is_verb};
+use super::clause::words;
+use super::exclusion::{has_punctuation, is_one_of};
+use super::weight::NEGATED_VERB_FACTOR;
+use crate::catalog::Slot;
+use crate::lexicon::Translation;
+use crate::text::{Analyzer, is_stop_word, words_of};
+
+/// Words that negate the command after them.
+const NEGATIONS: &[&[&str]] = &[&["do", "not"], &["don", "t"], &["dont"], &["never"], &["not"]];
+
+/// Words that can follow a negation: `I don't want to delete it`.
+const INTENTIONS: &[&[&str]] =
+    &[&["have", "to"], &["need", "to"], &["want", "to"], &["wish", "to"]];
+
+/// Words after which a negation begins a command; after other words, it is a statement.
+const BEFORE_NEGATIONS: &[&str] = &["and", "but", "just", "please", "so", "then"];
+
+/// Words after which `I don't want to …` is a wish. `so I don't have to …` is a purpose.
+const BEFORE_WISHES: &[&str] = &["and", "because", "but"];
+
+/// Words that negate a verb with the ending `-ing` after them.
+const ALTERNATIVES: &[&[&str]] = &[&["instead", "of"], &["rather", "than"], &["without"]];
+
+/// Words that can occur between a negation and its verb. `do not just delete it` asks for more than a deletion.
+const ADVERBS: &[&str] = &["actually", "ever", "even"];
+
+/// Words that join two negated verbs.
+const JOINTS: &[&str] = &["nor", "or"];
+
+/// Pronouns after a negated verb, which mean nothing without the verb.
+const OBJECTS: &[&str] = &["any", "anything", "it", "them"];
+
+/// Verbs whose negation asks for something: `don't forget the milk`.
+const POSITIVE_VERBS: &[&str] = &["forget", "forgetting", "leave", "leaving"];
+
+/// The maximum number of words that are compared in the name of a tool.
+const MAX_NAME_WORDS: usize = 4;
+
+/// The maximum number of negations that are read from a text, and from the text before its translation.
+const MAX_NEGATIONS: usize = 8;
+
+/// The maximum number of words of the rest of a query that are compared with the negated verbs.
+const MAX_WORDS: usize = 64;
+
+/// The verbs that a query negates.
+#[derive(Debug)]
+pub(super) struct Negation {
+    /// The query, or its translation, without the negated verbs.
+    pub(super) text: String,
+    /// The stems of the negated verbs.
+    stems: Vec<String>,
+}
+
+impl Negation {
+    /// Finds the verbs that an English query negates. Of a translated query, also finds those that are negated in the
+    /// original language, and removes all of them from the translation.
+    ///
+    /// Returns `None` if there are none, or if the query has no other words.
+    pub(super) fn cut(
+        text: &str,
+        translation: Option<&mut Translation>,
+        analyzer: &Analyzer,
+    ) -> Option<Self> {
+        let Some(translation) = translation else { return Self::of(text, &[], analyzer) };
+        let negation = Self::of(&translation.text, &translation.negated, analyzer)?;
+        translation.text.clone_from(&negation.text);
+        Some(negation)
+    }
+
+    /// Finds the verbs that an English text negates, and the changes and deletions in the ranges `foreign`, which were
+    /// negated before the text was translated.
+    fn of(text: &str, foreign: &[Range<usize>], analyzer: &Analyzer) -> Option<Self> {
+        let mut ranges = negated(text, analyzer);
+        ranges.extend(foreign.iter().take(MAX_NEGATIONS).cloned());
+        if ranges.is_empty() {
+            return None;
+        }
+        ranges.sort_unstable_by_key(|range| (range.start, range.end));
+        let (mut rest, mut copied, mut stems) = (String::new(), 0, Vec::new());
+        for range in ranges {
+            let (mut verbs, before) = (words_of(&text[range.clone()], MAX_WORDS), stems.len());
+            verbs.retain(|verb| is_change(verb, analyzer));
+            stems.extend(verbs.iter().map(|verb| analyzer.stem(verb)));
+            if stems.len() > before && range.start >= copied {
+                rest.push_str(&text[copied..range.start]);
+                copied = range.end;
+            }
+        }
+        rest.push_str(&text[copied..]);
+        let others = words_of(&rest, MAX_WORDS);
+        if stems.is_empty() || words(&rest).all(|(_, word)| is_stop_word(&word.to_lowercase())) {
+            return None;
+        }
+        let others: Vec<String> = others.iter().map(|word| analyzer.stem(word)).collect();
+        stems.retain(|stem| !others.contains(stem));
+        stems.sort_unstable();
+        stems.dedup();
+        Some(Self { text: rest, stems })
+    }
+
+    /// Lowers the scores of the tools whose names have a negated verb.
+    pub(super) fn lower(&self, view: &View<'_>, slots: &[Slot], scores: &mut [f32]) {
+        for (slot, score) in slots.iter().zip(scores) {
+            let Some(entry) = view.catalog.entry(*slot) else { continue };
+            let name = words_of(entry.name(), MAX_NAME_WORDS);
+            if name.iter().any(|word| self.stems.contains(&view.analyzer.stem(word))) {
+                *score *= NEGATED_VERB_FACTOR;
+            }
+        }
+    }
+}
+
+/// Returns the ranges of the negations in an English text, each with its verbs.
+fn negated(text: &str, analyzer: &Analyzer) -> Vec<Range<usize>> {
+    let all: Vec<(usize, &str)> = words(text).collect();
+    let (mut ranges, mut at) = (Vec::new(), 0);
+    while at < all.len() && ranges.len() < MAX_NEGATIONS {
+        let count = read(text, &all, at, analyzer).unwrap_or(0);
+        if count > 0 {
+            let (last, word) = all[at + count - 1];
+            ranges.push(all[at].0..last + word.len());
+        }
+        at += count.max(1);
+    }
+    ranges
+}
+
+/// If the words at a position are a negation with its verbs, returns their number.
+fn read(text: &str, all: &[(usize, &str)], at: usize, analyzer: &Analyzer) -> Option<usize> {
+    let command = begins(all, at, NEGATIONS);
+    let mut verb = at + command.max(begins(all, at, ALTERNATIVES));
+    if verb == at {
+        return None;
+    }
+    if command > 0 {
+        let intention = begins(all, verb, INTENTIONS);
+        verb += intention;
+        if !begins_command(text, all, at, intention) {
+            return None;
+        }
+    }
+    while is_one_of(all, verb, ADVERBS) {
+        verb += 1;
+    }
+    let word = all.get(verb).map(|(_, word)| word.to_lowercase())?;
+    // `not sending mails` and `not deleted files` are not commands. In `without scheduling conflicts`, the word is not a
+    // verb; `without deleting files` is far more usual than a noun after a word for a deletion.
+    let is_negated = if command > 0 {
+        is_verb(&word)
+    } else {
+        word.ends_with("ing")
+            && (Actions::of_form(&word, analyzer).deletes()
+                || all.get(verb + 1).is_none_or(|(_, next)| is_stop_word(&next.to_lowercase()))
+                || has_punctuation(text, all, verb))
+    };
+    if !is_negated || !is_change(&word, analyzer) || has_punctuation(text, all, verb - 1) {
+        return None;
+    }
+    let mut end = verb + 1;
+    while is_one_of(all, end, JOINTS)
+        && all.get(end + 1).is_some_and(|(_, word)| is_change(&word.to_lowercase(), analyzer))
+    {
+        end += 2;
+    }
+    if is_one_of(all, end, OBJECTS) && !has_punctuation(text, all, end - 1) {
+        end += 1;
+    }
+    Some(end - at)
+}
+
+/// Returns whether a command, or a wish of the user, begins with the negation at a position, which has an intention of
+/// `intention` words after it.
+fn begins_command(text: &str, all: &[(usize, &str)], at: usize, intention: usize) -> bool {
+    let Some(before) = at.checked_sub(1) else { return true };
+    if has_punctuation(text, all, before) || is_one_of(all, before, BEFORE_NEGATIONS) {
+        return true;
+    }
+    let is_wish = intention > 0 && is_one_of(all, before, &["i", "we"]);
+    is_wish
+        && before.checked_sub(1).is_none_or(|before| {
+            has_punctuation(text, all, before) || is_one_of(all, before, BEFORE_WISHES)
+        })
+}
+
+/// Returns the number of words of the phrase that the words at a position begin with; 0 if they begin with none.
+fn begins(all: &[(usize, &str)], at: usize, phrases: &[&[&str]]) -> usize {
+    let is_there = |phrase: &&&[&str]| {
+        (0..phrase.len()).all(|word| is_one_of(all, at + word, &phrase[word..=word]))
+    };
+    phrases.iter().find(is_there).map_or(0, |phrase| phrase.len())
+}
+
+/// Returns whether a word in lower case is a form of a verb that changes or deletes something.
+fn is_change(word: &str, analyzer: &Analyzer) -> bool {
+    !POSITIVE_VERBS.contains(&word) && Actions::of_form(word, analyzer).changes_or_deletes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, rest: Option<&str>) {
+        let negation = Negation::of(text, &[], &Analyzer::new());
+        let found = negation.map(|negation| {
+            assert!(negation.stems.iter().all(|stem| !negation.text.contains(&**stem)), "{text}");
+            negation.text.split_whitespace().collect::<Vec<_>>().join(" ")
+        });
+        assert_eq!(found.as_deref(), rest, "{text}");
+    }
+
+    #[test]
+    fn negated_verbs_are_not_searched_for() {
+        check("do not delete, only archive", Some(", only archive"));
+        check("archive the mail without deleting it", Some("archive the mail"));
+        check("Archive the mail, but don't delete or move it", Some("Archive the mail, but"));
+        check("I don\u{2019}t want to delete the note, hide it", Some("I the note, hide it"));
+        check("move the file instead of copying the text", Some("move the file the text"));
+        check("read the page. Never send mails", Some("read the page. mails"));
+        check("rename the file, not remove it", Some("rename the file,"));
+        check("archive it because I don't want to delete it", Some("archive it because I"));
+    }
+
+    #[test]
+    fn statements_and_wishes_keep_their_verbs() {
+        for text in [
+            "the page does not delete my files",
+            "I cannot remove the note",
+            "files that I do not delete",
+            "don't forget to send the mail",
+            "a calendar without scheduling conflicts",
+            "read a file without opening it",
+            "whether or not to delete the note",
+            "not sending mails, find the reason",
+            "list the drafts, not deleted ones",
+            "do not just delete the note, move it too",
+            "sync the notes so I don't have to update them",
+            "why does it not create the issue",
+            "create an issue without labels",
+            "add the do-not-merge label to the pull request",
+            "set do_not_delete on the note",
+            "do not delete",
+            "do not, delete the note",
+            "",
+        ] {
+            check(text, None);
+        }
+    }
+
+    #[test]
+    fn a_verb_that_is_also_wanted_is_not_lowered() {
+        let text = "delete the draft, do not delete the note";
+        let negation = Negation::of(text, &[], &Analyzer::new()).unwrap();
+        assert_eq!((&*negation.text, negation.stems.len()), ("delete the draft,  the note", 0));
+    }
+
+    #[test]
+    fn the_number_of_negations_is_bounded() {
+        let text = "hide the note. ".to_owned() + &"Do not delete it. ".repeat(200);
+        assert_eq!(negated(&text, &Analyzer::new()).len(), MAX_NEGATIONS);
+    }
+}

@@ -1,0 +1,38 @@
+//! The comparison of the names of members without the case of their letters.
+
+/// Returns whether a name differs from a known one only in the case of letters.
+///
+/// Peers that ignore the case of names, as many in Go and C# do, use such a member in place of the known one, although
+/// other peers on the way have checked only the member with the known name.
+///
+/// ```
+/// use mgp_types::differs_only_in_case;
+///
+/// assert!(differs_only_in_case("InputSchema", "inputSchema"));
+/// assert!(!differs_only_in_case("inputSchema", "inputSchema"));
+/// ```
+#[must_use]
+pub fn differs_only_in_case(name: &str, known: &str) -> bool {
+    name != known && folded(name).eq(folded(known))
+}
+
+/// Returns the letters of a name without their case. Upper case comes first, because `ſ` is then an `s`.
+fn folded(name: &str) -> impl Iterator<Item = char> {
+    name.chars().flat_map(char::to_uppercase).flat_map(char::to_lowercase)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_compared_without_the_case_of_their_letters() {
+        for name in ["Arguments", "ARGUMENTS", "argumentſ"] {
+            assert!(differs_only_in_case(name, "arguments"), "{name}");
+        }
+        for name in ["arguments", "argument", "arguments2", ""] {
+            assert!(!differs_only_in_case(name, "arguments"), "{name}");
+        }
+        assert!(differs_only_in_case("\u{212a}ey", "key"), "the sign of kelvin");
+    }
+}
