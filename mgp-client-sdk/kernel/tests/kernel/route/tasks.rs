@@ -206,7 +206,7 @@ async fn a_tool_that_runs_only_as_a_task_is_listed_as_one_that_may_run_as_one() 
         let (kernel, _) = world_with(below, config_of("[kernel]\nsurface = 'direct'")).await;
         let host = host(&kernel, "ann", host_of(Era::Legacy)).await;
         let tools = host.list_tools().await.unwrap();
-        let only = tools.iter().find(|tool| tool.name == "s.only").unwrap();
+        let only = tools.iter().find(|tool| tool.name == "only").unwrap();
         let support = only.execution.as_ref().and_then(|execution| execution.task_support.as_ref());
         assert_eq!(support, Some(&TaskSupport::Optional), "{below:?}");
     }
