@@ -9,6 +9,7 @@ use crate::completers::CompletionTarget;
 use crate::prompt::Prompts;
 use crate::request::{Function, HandlerConfig, PartialArgument, TextRequest};
 use crate::resource::Resources;
+use crate::tool::received_meta;
 
 /// The maximum number of proposed values in an answer to `completion/complete`.
 const MAX_PROPOSALS: usize = 100;
@@ -46,9 +47,14 @@ impl CompletionEndpoint {
             return Reply::of(&CompleteResult::new(Completion::new(Vec::new())));
         };
         let arguments = params.context.and_then(|context| context.arguments).unwrap_or_default();
-        let cx = call.cx().clone();
-        let request =
-            TextRequest { name, arguments, typed: Some(typed), cx, state: serving.state.clone() };
+        let request = TextRequest {
+            name,
+            arguments,
+            typed: Some(typed),
+            meta: received_meta(&call),
+            cx: call.cx().clone(),
+            state: serving.state.clone(),
+        };
         let completing = async move {
             let completion = function.run(request).await?;
             Reply::of(&CompleteResult::new(bounded(completion)))

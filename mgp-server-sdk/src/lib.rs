@@ -44,7 +44,8 @@
 //! both (`serde` with the feature `derive`, `schemars` 1).
 //!
 //! - A tool function takes its arguments and any type that implements [`FromCall`]: [`State`], `Context`, `Outlet`,
-//!   `Principal`, `Peer`, `Deadline`, [`Cancelled`], [`Trace`], [`SessionInfo`], [`Grants`], [`Logger`].
+//!   `Principal`, `Peer`, `Deadline`, [`Cancelled`], [`RequestMeta`], [`Trace`], [`SessionInfo`], [`Grants`],
+//!   [`Logger`].
 //! - Arguments that do not match the function's types are refused before the function runs; the error names the field.
 //!   Constraints that are only in the schema (`#[schemars(range(…))]`) inform the model; to enforce a constraint, use a
 //!   type that rejects other values.
@@ -110,10 +111,14 @@
 //! |---|---|
 //! | return data with a schema | [`Json`]; [`Tool::output`] for functions that return a `CallToolResult` |
 //! | return images, audio, several blocks | `ContentBlock::image`, `ContentBlock::audio`, a `Vec` of blocks |
+//! | return a link to a resource, or a resource | `ContentBlock::resource_link`, `ContentBlock::resource` |
 //! | report progress, send a result in pieces | `Outlet`, [`ResultStream`] |
 //! | react to a cancellation | [`Cancelled`]; other async functions are dropped at their current await point |
 //! | ask the user, use the caller's model, read its roots | [`ContextExt`] |
 //! | send log messages to the caller | [`Server::logging`] with [`Logger`] or [`ContextExt::log`] |
+//! | read `_meta` of the request | [`RequestMeta`] |
+//! | add and remove tools while the server runs | [`Server::tools`] |
+//! | set the server's title, icons, web site | [`Server::offer`] |
 //! | limit calls | [`Server::timeout`], [`Server::limit`], [`Server::rate`], [`Server::quota`] |
 //! | protect tools, keep an audit log | [`Server::governed`] |
 //! | serve a host or other streams | [`Server::serve_stdio`], [`Server::serve`] |
@@ -218,7 +223,7 @@ pub use session_state::{CallerState, SessionStates};
 #[cfg(feature = "skills")]
 pub use skill::{Skill, SkillError};
 pub use tool::{
-    Args, Cancelled, Deprecation, FromCall, Handler, IntoToolResult, IntoTools, Json,
+    Args, Cancelled, Deprecation, FromCall, Handler, IntoToolResult, IntoTools, Json, RequestMeta,
     RequiredState, ResultStream, Resume, SchemaStyle, SessionInfo, State, Tool, ToolError,
     ToolRequest, Tools, Trace,
 };
@@ -226,6 +231,6 @@ pub use tool::{
 /// The other crates that the generated code and the examples use.
 #[doc(hidden)]
 pub mod reexports {
-    pub use crate::tool::assert_send;
+    pub use crate::tool::{ToolArgument, assert_send};
     pub use {mgp_types, schemars, serde};
 }

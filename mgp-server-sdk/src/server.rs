@@ -306,7 +306,7 @@ impl Server {
         self
     }
 
-    /// Changes what the server offers in the handshake: revisions, capabilities, MGP.
+    /// Changes what the server offers in the handshake: title, web site and icons (`info`), revisions, capabilities, MGP.
     pub fn offer(mut self, change: impl FnOnce(&mut ServerOffer)) -> Self {
         let extensions = |offer: &ServerOffer| offer.mgp.as_ref().map(|mgp| mgp.extensions);
         let before = extensions(&self.offer);

@@ -20,7 +20,7 @@ mod readme {}
 
 pub use child::{
     Child, ChildCommand, ChildError, ChildReader, ChildWriter, Confinement, ExitReport, Keeper,
-    PROGRAM_EXTENSIONS, StderrLimits, find_program, is_program, search_path,
+    PROGRAM_EXTENSIONS, SkippedFolder, StderrLimits, find_program, is_program, search_path,
 };
 pub use connection::{CloseHandle, CloseReason, Connection, ConnectionMonitor, Limits};
 pub use duplex::{DuplexEnd, duplex};

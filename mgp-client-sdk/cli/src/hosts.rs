@@ -40,7 +40,7 @@ const fn files(host: Host, title: &'static str, user: UserFile) -> HostFiles {
 use UserFile::{Config, Home, Programs};
 
 /// The table of hosts; the paths are taken from the documentation of each host.
-static TABLE: [HostFiles; 16] = [
+static TABLE: [HostFiles; 19] = [
     files(Host::ClaudeDesktop, "Claude Desktop", Programs("Claude/claude_desktop_config.json")),
     files(Host::ClaudeCode, "Claude Code", Home(".claude.json")),
     files(Host::Cursor, "Cursor", Home(".cursor/mcp.json")),
@@ -73,6 +73,12 @@ static TABLE: [HostFiles; 16] = [
     files(Host::Goose, "Goose", Config("goose/config.yaml")),
     // https://www.jetbrains.com/help/junie/model-context-protocol-mcp.html
     files(Host::Junie, "JetBrains Junie", Home(".junie/mcp/mcp.json")),
+    // https://qwenlm.github.io/qwen-code-docs/en/users/features/mcp
+    files(Host::QwenCode, "Qwen Code", Home(".qwen/settings.json")),
+    // https://docs.factory.ai/cli/configuration/mcp
+    files(Host::Droid, "Factory Droid", Home(".factory/mcp.json")),
+    // https://antigravity.google/docs/mcp
+    files(Host::Antigravity, "Google Antigravity", Home(".gemini/config/mcp_config.json")),
 ];
 
 impl KnownHost {
@@ -103,8 +109,8 @@ impl KnownHost {
     /// Returns whether the host is known to rewrite names of tools that the APIs of model providers refuse. Others,
     /// e.g. Claude Desktop, Cursor and Copilot CLI, report such names as errors or lose all tools.
     pub(crate) fn rewrites_names(self) -> bool {
-        use Host::{ClaudeCode, Codex, GeminiCli, OpenCode, VsCode};
-        matches!(self.format(), ClaudeCode | Codex | GeminiCli | OpenCode | VsCode)
+        use Host::{ClaudeCode, Codex, GeminiCli, OpenCode, QwenCode, VsCode};
+        matches!(self.format(), ClaudeCode | Codex | GeminiCli | OpenCode | QwenCode | VsCode)
     }
 
     /// Returns what a person has to know about this host once its file has this text, which starts mgp.
@@ -144,6 +150,9 @@ impl KnownHost {
             return file;
         }
         match self.0.user {
+            Home(path) if self.format() == Host::Antigravity => {
+                or_other(home.join(path), home.join(EARLIER_FILE_OF_ANTIGRAVITY))
+            }
             Home(path) => home.join(path),
             // OpenCode has the same folder on all systems.
             Config(path @ "opencode/opencode.json") => or_jsonc(config().join(path)),
@@ -169,10 +178,10 @@ impl KnownHost {
             Host::ClaudeCode => folder_in(CLAUDE_FOLDER).map(|folder| folder.join(".claude.json")),
             // https://docs.github.com/copilot/reference/copilot-cli-reference/cli-config-dir-reference
             Host::CopilotCli => folder_in("COPILOT_HOME").map(|own| own.join("mcp-config.json")),
-            // The variable names the folder above `.gemini`.
             Host::GeminiCli => {
-                folder_in("GEMINI_CLI_HOME").map(|home| home.join(".gemini/settings.json"))
+                folder_in(GEMINI_HOME).map(|home| home.join(".gemini/settings.json"))
             }
+            Host::QwenCode => folder_in("QWEN_HOME").map(|folder| folder.join("settings.json")),
             _ => None,
         }
     }
@@ -258,6 +267,7 @@ impl KnownHost {
                 own == file || dunce::canonicalize(&own).is_ok_and(|real| real == file)
             };
             if host.format() == Host::Continue && file.ends_with(SETTINGS_OF_CONTINUE)
+                || host.format() == Host::Antigravity && file.ends_with(EARLIER_FILE_OF_ANTIGRAVITY)
                 || host.moved_file().is_some_and(is_moved)
             {
                 return true;
@@ -311,6 +321,9 @@ fn lists_servers(file: &Path) -> bool {
 /// The variable that names the folder of Claude Code's files.
 const CLAUDE_FOLDER: &str = "CLAUDE_CONFIG_DIR";
 
+/// The variable that names the folder in which Gemini CLI has its folder `.gemini`.
+const GEMINI_HOME: &str = "GEMINI_CLI_HOME";
+
 /// Returns the absolute path of the folder that an environment variable names.
 fn folder_in(variable: &str) -> Option<PathBuf> {
     let folder = std::env::var_os(variable).filter(|folder| !folder.is_empty())?;
@@ -344,6 +357,61 @@ pub(crate) fn claude_project_settings(project: &Path) -> [PathBuf; 2] {
     ["settings.json", "settings.local.json"].map(|name| project.join(".claude").join(name))
 }
 
+/// Returns the folder with the files of a host that an administrator writes for all users.
+fn admin_folder(name: &str, title: &str) -> PathBuf {
+    if cfg!(target_os = "macos") {
+        Path::new("/Library/Application Support").join(title)
+    } else if cfg!(windows) {
+        Path::new(r"C:\ProgramData").join(name)
+    } else {
+        Path::new("/etc").join(name)
+    }
+}
+
+/// Returns the folder with the files of Gemini CLI that an administrator writes for all users.
+fn admin_folder_of_gemini() -> PathBuf {
+    admin_folder("gemini-cli", "GeminiCli")
+}
+
+/// Returns the other settings files of a host whose rules also apply to the servers in one of its files: those of the
+/// user, and those of an administrator.
+pub(crate) fn other_settings(host: Host, file: &Path) -> CliResult<Vec<PathBuf>> {
+    let managed = match host {
+        Host::ClaudeCode => return claude_settings(file),
+        Host::GeminiCli => Some(("GEMINI_CLI_SYSTEM_SETTINGS_PATH", admin_folder_of_gemini())),
+        Host::QwenCode => {
+            Some(("QWEN_CODE_SYSTEM_SETTINGS_PATH", admin_folder("qwen-code", "QwenCode")))
+        }
+        Host::OpenCode => None,
+        _ => return Ok(Vec::new()),
+    };
+    let managed = managed.map(|(variable, folder)| {
+        folder_in(variable).unwrap_or_else(|| folder.join("settings.json"))
+    });
+    let known = KnownHost::from_name(host.name());
+    let own = known.map(|known| Ok::<_, Failure>(known.user_file(&home()?))).transpose()?;
+    let is_other = |own: &PathBuf| {
+        own != file && dunce::canonicalize(own).ok() != dunce::canonicalize(file).ok()
+    };
+    Ok(own.filter(is_other).into_iter().chain(managed).collect())
+}
+
+/// Returns the policy files of Gemini CLI, of the user and of the administrator, which can deny tools.
+pub(crate) fn gemini_policies() -> CliResult<Vec<PathBuf>> {
+    let own = match folder_in(GEMINI_HOME) {
+        Some(home) => home,
+        None => home()?,
+    };
+    let folders = [own.join(".gemini/policies"), admin_folder_of_gemini().join("policies")];
+    let entries = folders.iter().filter_map(|folder| std::fs::read_dir(folder).ok());
+    let is_policy = |file: &PathBuf| file.extension().is_some_and(|end| end == "toml");
+    let files = entries.flat_map(|entries| {
+        let files = entries.flatten().map(|entry| entry.path());
+        files.filter(is_policy).take(MAX_BESIDE)
+    });
+    Ok(files.collect())
+}
+
 /// Returns the path of a file of `OpenCode`: with `.jsonc` instead of `.json` if only that file exists.
 fn or_jsonc(file: PathBuf) -> PathBuf {
     let other = file.with_extension("jsonc");
@@ -364,6 +432,8 @@ fn distinct_end(path: &'static str) -> &'static Path {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let folder = path.parent().and_then(Path::parent).filter(|_| is_common(name));
     match folder {
+        // Other programs, too, have such a file in a folder of this name.
+        Some(_) if path.parent().is_some_and(|own| own.ends_with("config")) => path,
         Some(above) => path.strip_prefix(above).unwrap_or(path),
         None => Path::new(name),
     }
@@ -373,6 +443,9 @@ const TABLE_LEN: usize = TABLE.len();
 
 /// The path of Continue's settings below the user's home folder.
 const SETTINGS_OF_CONTINUE: &str = ".continue/config.yaml";
+
+/// The path of the file that versions of Antigravity before 2.0 have, below the user's home folder.
+const EARLIER_FILE_OF_ANTIGRAVITY: &str = ".gemini/antigravity/mcp_config.json";
 
 /// The path of the file of Cline's command line, which does not read that of the editor, below the user's home folder.
 const COMMAND_LINE_OF_CLINE: &str = ".cline/data/settings/cline_mcp_settings.json";
@@ -414,7 +487,8 @@ mod tests {
             ("/p/config.yaml", None),
             ("/p/other.jsonc", None),
             ("/p/mcp.json", None),
-            ("/h/.gemini/antigravity/mcp_config.json", None),
+            ("/h/.gemini/antigravity/mcp_config.json", Some("antigravity")),
+            ("/p/config/mcp_config.json", None),
             ("settings.json", None),
             ("config.toml", None),
         ] {
@@ -434,6 +508,20 @@ mod tests {
         assert_eq!(file(), jsonc);
         std::fs::write(&json, "{}").unwrap();
         assert_eq!(file(), json);
+    }
+
+    #[test]
+    fn the_file_of_antigravity_is_the_earlier_one_if_only_that_exists() {
+        let folder = mgp_testkit::temp_dir();
+        let antigravity = KnownHost::from_name("antigravity").unwrap();
+        let file = || antigravity.user_file(folder.path());
+        let [earlier, new] = [EARLIER_FILE_OF_ANTIGRAVITY, ".gemini/config/mcp_config.json"]
+            .map(|path| folder.path().join(path));
+        for (path, expected) in [(&earlier, &earlier), (&new, &new)] {
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, "{}").unwrap();
+            assert_eq!(file(), *expected);
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! File locks on a state folder: one for the kernel that uses the folder, one for the process that starts a kernel.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{Read as _, Seek as _, Write as _};
+use std::fs::{self, File, Metadata, OpenOptions, TryLockError};
+use std::io::{ErrorKind, Read as _, Seek as _, Write as _};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -25,9 +25,38 @@ pub(crate) enum LockAttempt {
     Held(Option<u32>),
 }
 
+impl Lock {
+    /// Returns whether this lock of a kernel is no longer the one in the state folder, because the folder or the file
+    /// was removed or replaced.
+    pub(crate) fn is_replaced(&self, folder: &Path) -> bool {
+        match fs::metadata(kernel_file(folder)) {
+            Ok(found) => self.0.metadata().is_ok_and(|own| !is_same_file(&own, &found)),
+            // Another error can pass, e.g. that of a network drive.
+            Err(error) => error.kind() == ErrorKind::NotFound,
+        }
+    }
+}
+
+/// Returns whether two files are the same one, as long as a process has opened it.
+#[cfg(unix)]
+pub(crate) fn is_same_file(one: &Metadata, other: &Metadata) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    (one.dev(), one.ino()) == (other.dev(), other.ino())
+}
+
+/// Returns `true`, because the standard library has no identity of files for other systems.
+#[cfg(not(unix))]
+pub(crate) fn is_same_file(_: &Metadata, _: &Metadata) -> bool {
+    true
+}
+
+fn kernel_file(folder: &Path) -> PathBuf {
+    folder.join("kernel.lock")
+}
+
 /// Tries to take the lock that a kernel holds while it uses a state folder.
 pub(crate) fn try_kernel(folder: &Path) -> CliResult<LockAttempt> {
-    try_lock(&folder.join("kernel.lock"))
+    try_lock(&kernel_file(folder))
 }
 
 /// Tries to take the lock that a process holds while it starts a kernel for a state folder.
@@ -37,7 +66,7 @@ pub(crate) fn try_start(folder: &Path) -> CliResult<LockAttempt> {
 
 /// Returns the process that holds the lock of a kernel, or held it last, if its id can be read.
 pub(crate) fn kernel_process(folder: &Path) -> Option<u32> {
-    fs::read_to_string(folder.join("kernel.lock")).ok()?.trim().parse().ok()
+    fs::read_to_string(kernel_file(folder)).ok()?.trim().parse().ok()
 }
 
 /// The record in which a kernel names its configuration files.

@@ -37,6 +37,7 @@ mod socket;
 mod socket_hello;
 mod state;
 mod state_option;
+mod take_over;
 mod this_program;
 mod time_args;
 mod version;

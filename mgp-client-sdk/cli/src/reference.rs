@@ -102,7 +102,7 @@ fn each_document_has_its_schema() {
 }
 
 /// The environment variables that commands read, each with its meaning.
-const ENVIRONMENT: [(&str, &str); 5] = [
+const ENVIRONMENT: [(&str, &str); 6] = [
     ("MGP_STATE", "The folder of the kernel's state, like `--state`."),
     (
         "XDG_STATE_HOME",
@@ -110,7 +110,11 @@ const ENVIRONMENT: [(&str, &str); 5] = [
     ),
     (
         "MGP_CONFIG_PATH",
-        "The configuration file, like `--config`, also for `mgp serve`. It replaces the project's file and your own, and counts as your own. `XDG_CONFIG_HOME` does not move your own file.",
+        "The configuration file, like `--config`, also for `mgp serve`. It replaces the project's file and your own, and counts as your own.",
+    ),
+    (
+        "XDG_CONFIG_HOME",
+        "Your own configuration is `mgp/servers.toml` in this folder instead of `~/.config`, unless the folder `~/.config/mgp` exists. The files of hosts that follow this variable are found there too.",
     ),
     (
         "MGP_LOG",

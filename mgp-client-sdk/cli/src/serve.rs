@@ -32,7 +32,8 @@ use crate::refused_host;
 use crate::served_kernel::{Entrance, ServedClient, ServedKernel};
 use crate::signals::Signals;
 use crate::socket::{self, LocalSocket};
-use crate::socket_hello::{self, DEFAULT_AGENT, HelloReply};
+use crate::socket_hello::{self, DEFAULT_AGENT, HOSTS, HelloReply};
+use crate::take_over::take_over;
 use crate::{state, state_option};
 
 /// The time that connections get to close after all requests are answered.
@@ -49,6 +50,9 @@ const COMMAND_LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 
 const LOCK_INTERVAL: Duration = Duration::from_millis(20);
 
+/// The interval at which a kernel checks that its state folder still exists.
+const FOLDER_INTERVAL: Duration = Duration::from_secs(2);
+
 /// The clients that a kernel serves in addition to the clients of its local socket.
 enum Mode {
     /// Serves one agent over the standard streams.
@@ -57,6 +61,14 @@ enum Mode {
     Http(HttpOptions),
     /// Serves only the clients of the local socket; the kernel stops when it has had no client for `linger`.
     Shared { linger: Duration, is_service: bool },
+}
+
+impl Mode {
+    /// Returns the address at which this kernel serves HTTP, and whether its callers need no key.
+    fn http(&self) -> Option<(&str, bool)> {
+        let Self::Http(HttpOptions { address, access, .. }) = self else { return None };
+        Some((address.as_str(), matches!(access, HttpAccess::Anonymous(_))))
+    }
 }
 
 struct HttpOptions {
@@ -93,7 +105,11 @@ enum StopCause {
     Signal(i32),
     HostDisconnected,
     Idle,
-    Requested { timeout: Option<Duration> },
+    Requested {
+        timeout: Option<Duration>,
+    },
+    /// The state folder was removed or replaced, so commands and new hosts cannot reach this kernel.
+    FolderLost,
 }
 
 /// A running kernel, with the socket and the tasks that serve its clients.
@@ -170,21 +186,45 @@ async fn serve(options: Options) -> CliResult {
     let mut signals = Signals::new()?;
     let is_stdio = matches!(options.mode, Mode::Stdio { .. });
     let is_shared = matches!(options.mode, Mode::Shared { .. });
+    let replaces_hosts_kernel =
+        matches!(options.mode, Mode::Http(_) | Mode::Shared { is_service: true, .. });
     let (folder, sources) = (options.folder.clone(), options.sources.clone());
+    let no_starts = if replaces_hosts_kernel {
+        tokio::select! {
+            no_starts = take_over(&folder, &sources, options.mode.http()) => no_starts,
+            // The other kernel can take a minute to stop; this one has started nothing yet.
+            _ = signals.next() => return Ok(()),
+        }
+    } else {
+        None
+    };
     let started = async {
         let lock = lock_folder(&options.folder, is_shared).await?;
         Ok((start(options).await?, lock))
     };
     let started: CliResult<_> = started.await;
+    drop(no_starts);
     let started = started.inspect_err(|failure| {
         if is_stdio {
             refused_host::answer(failure);
         }
     });
-    let (mut running, _lock) = started?;
-    warn_of_unknown_agents(&running.served.kernel, folder, &sources).await;
-    let cause = running.wait(&mut signals).await;
-    running.stop(cause, signals).await
+    let (mut running, lock) = started?;
+    warn_of_unknown_agents(&running.served.kernel, folder.clone(), &sources).await;
+    let cause = running.wait(&mut signals, &lock, &folder).await;
+    let is_lost = matches!(cause, StopCause::FolderLost);
+    let stopped = running.stop(cause, signals).await;
+    if is_lost {
+        return Err(Failure::failed(lost_text(&folder)));
+    }
+    stopped
+}
+
+fn lost_text(folder: &Path) -> String {
+    format!(
+        "the state folder `{}` was removed or replaced while a kernel used it",
+        folder.display()
+    )
 }
 
 /// Logs a warning for each agent whose limits perhaps apply to no call, because its name seems to be mistyped.
@@ -288,7 +328,8 @@ async fn attach(kernel: &Kernel, socket: LocalSocket, options: Options) -> CliRe
         print_stderr(&format!("serving at {url}"));
     }
     tracing::info!(http = url, servers = servers.len(), "serving");
-    let hello = HelloReply { config, http: url, servers, ..HelloReply::accepted() };
+    let started_by = is_shared.then_some(HOSTS.into());
+    let hello = HelloReply { config, http: url, servers, started_by, ..HelloReply::accepted() };
     Ok(Running {
         served,
         socket,
@@ -414,7 +455,7 @@ async fn bind(
     Ok((bound, pages))
 }
 
-fn bind_failure(error: ServeError) -> Failure {
+pub(crate) fn bind_failure(error: ServeError) -> Failure {
     match error {
         ServeError::Exposed(address) => Failure::usage(format!(
             "`{address}` can be reached from other machines, so --no-auth is refused; omit it and create keys with `mgp keys add AGENT`, or use 127.0.0.1"
@@ -447,7 +488,7 @@ fn serve_stdio(served: &ServedKernel, agent: &str) -> CliResult<JoinHandle<()>> 
 
 impl Running {
     /// Serves clients until an event requires the kernel to stop.
-    async fn wait(&mut self, signals: &mut Signals) -> StopCause {
+    async fn wait(&mut self, signals: &mut Signals, lock: &Lock, folder: &Path) -> StopCause {
         let kernel = &self.served.kernel;
         let sockets = self.socket.serve(&self.served, &self.hello, &mut self.connections);
         tokio::select! {
@@ -458,6 +499,7 @@ impl Running {
             // Stop, because an authorized client has started a drain with a protocol request.
             () = self.served.drain.wait_begun() => StopCause::Requested { timeout: None },
             () = sockets => StopCause::Idle,
+            () = folder_lost(lock, folder) => StopCause::FolderLost,
         }
     }
 
@@ -486,6 +528,15 @@ impl Running {
         }
         Ok(())
     }
+}
+
+/// Waits until the lock of this kernel is no longer the one in the state folder. Then another kernel can start there,
+/// and what this one records is lost.
+async fn folder_lost(lock: &Lock, folder: &Path) {
+    while !lock.is_replaced(folder) {
+        sleep(FOLDER_INTERVAL).await;
+    }
+    tracing::error!("stopping: {}", lost_text(folder));
 }
 
 /// Waits until the stdio host has disconnected; waits forever if the kernel has no such host.
@@ -525,6 +576,7 @@ async fn drain(served: &ServedKernel, cause: StopCause) {
         StopCause::Requested { timeout } => {
             (ShutdownReason::OperatorRequest, timeout.unwrap_or(default))
         }
+        StopCause::FolderLost => (ShutdownReason::OperatorRequest, default),
         // The host has disconnected, so its calls have been cancelled and the short limit suffices.
         StopCause::HostDisconnected => (ShutdownReason::OperatorRequest, CLOSE_TIMEOUT),
         StopCause::Idle => (ShutdownReason::IdleTimeout, CLOSE_TIMEOUT),

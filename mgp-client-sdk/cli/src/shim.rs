@@ -124,6 +124,8 @@ impl Connector<'_> {
     /// service, `limit` begins [`SERVICE_GRACE`] after the previous kernel has ended.
     fn connect_or_start(&self, limit: Duration) -> CliResult<(Stream, HelloReply)> {
         let Self { folder, socket, config, linger, hello } = self;
+        // A person may have removed or renamed the folder after the host started.
+        state::create(folder)?;
         let mut waited = Duration::ZERO;
         // `start` keeps the start lock until a kernel serves. So two hosts that start at the same time start only one
         // kernel, and a host with an older program starts none while the previous kernel ends.

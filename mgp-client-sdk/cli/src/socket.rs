@@ -9,7 +9,7 @@ mod silent;
 #[cfg(unix)]
 mod unix;
 
-use std::fs;
+use std::fs::{self, Metadata};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -30,6 +30,7 @@ use self::transport::{Listener, UserCheck};
 #[cfg(unix)]
 use self::unix as transport;
 use crate::exit::{CliResult, Failure};
+use crate::lock::is_same_file;
 use crate::operator::Admission;
 use crate::peer::Peer;
 use crate::served_kernel::{ServedClient, ServedKernel};
@@ -57,6 +58,8 @@ pub(crate) fn path_in(folder: &Path) -> PathBuf {
 pub(crate) struct LocalSocket {
     listener: Listener,
     path: PathBuf,
+    /// The socket file that this kernel created, if it could be read.
+    file: Option<Metadata>,
 }
 
 impl LocalSocket {
@@ -64,7 +67,8 @@ impl LocalSocket {
     pub(crate) fn open(folder: &Path) -> CliResult<Self> {
         let path = path_in(folder);
         let listener = Listener::bind(&path)?;
-        Ok(Self { listener, path })
+        let file = fs::symlink_metadata(&path).ok();
+        Ok(Self { listener, path, file })
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -118,8 +122,13 @@ impl LocalSocket {
 
 impl Drop for LocalSocket {
     fn drop(&mut self) {
-        // If the file cannot be removed now, the next kernel replaces it.
-        let _ = fs::remove_file(&self.path);
+        // If the state folder was removed, another kernel may have started there; its file stays.
+        let is_own = fs::symlink_metadata(&self.path)
+            .is_ok_and(|found| self.file.as_ref().is_none_or(|own| is_same_file(own, &found)));
+        if is_own {
+            // If the file cannot be removed now, the next kernel replaces it.
+            let _ = fs::remove_file(&self.path);
+        }
     }
 }
 

@@ -33,6 +33,9 @@ pub(crate) const MAX_REPLY_BYTES: usize = 1 << 20;
 /// The value of `proof` in a reply that requests the operator's passphrase.
 const PASSPHRASE: &str = "passphrase";
 
+/// The value of `started_by` in the reply of a kernel that hosts started.
+pub(crate) const HOSTS: &str = "hosts";
+
 /// The notification with which a kernel informs a shim that it is about to end.
 pub(crate) const LEAVING: &str = "shim/leaving";
 
@@ -122,6 +125,9 @@ pub(crate) struct HelloReply {
     /// The ids of the kernel's servers.
     #[serde(default)]
     pub(crate) servers: Vec<String>,
+    /// [`HOSTS`] if hosts started the kernel, so that it gives way to a kernel that a person or a service starts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) started_by: Option<Cow<'static, str>>,
     /// `true` if the operator has given no proof, and so may only read over this connection.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) reads_only: bool,

@@ -35,10 +35,11 @@ pub(crate) fn folder_in_home() -> Option<PathBuf> {
     Some(std::env::home_dir()?.join(".local/state/mgp"))
 }
 
-/// Returns the path of the state folder below `$XDG_STATE_HOME`, if that variable is set.
+/// Returns the path of the state folder below `$XDG_STATE_HOME`, if that variable is set to an absolute path.
 pub(crate) fn folder_from_environment() -> Option<PathBuf> {
-    let folder = std::env::var_os("XDG_STATE_HOME").filter(|value| !value.is_empty())?;
-    Some(PathBuf::from(folder).join("mgp"))
+    let folder = PathBuf::from(std::env::var_os("XDG_STATE_HOME")?);
+    // A relative path would name another folder for each program; the specification requires to ignore it.
+    folder.is_absolute().then(|| folder.join("mgp"))
 }
 
 /// Returns the path of the file that marks a state folder as used by a service. This marker contains the path of the
@@ -55,15 +56,20 @@ pub(crate) fn is_of_service(folder: &Path) -> bool {
 /// Returns the state folder. If it does not exist, creates it so that only its owner has access.
 pub(crate) fn create_folder(global: &Global) -> CliResult<PathBuf> {
     let folder = folder(global)?;
-    if check_folder(&folder)? {
-        return Ok(folder);
+    create(&folder)?;
+    Ok(folder)
+}
+
+/// Creates a state folder so that only its owner has access, unless it exists.
+pub(crate) fn create(folder: &Path) -> CliResult {
+    if check_folder(folder)? {
+        return Ok(());
     }
     let mut builder = fs::DirBuilder::new();
     builder.recursive(true);
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(&folder).map_err(|error| unusable(&folder, &error))?;
-    Ok(folder)
+    builder.create(folder).map_err(|error| unusable(folder, &error))
 }
 
 /// Returns whether the state folder exists; refuses a file, and a folder that is open to others.

@@ -46,6 +46,15 @@ impl CallerView {
         self.governance.access().sees(cx, Some(server), tool).is_ok()
     }
 
+    /// Returns whether every new call of a tool by a caller is refused, because the caller's credentials permit no calls
+    /// of it, or because it lacks a permission for which no person is asked.
+    pub(crate) fn refuses(&self, cx: &Context, tool: &IndexedTool) -> bool {
+        let server = ServerId::from(tool.server_id());
+        let missing = || self.governance.missing_permissions(&cx.principal, &server, tool.name());
+        self.governance.access().may_call(cx, &server, tool.name()).is_err()
+            || missing().iter().any(|missing| !missing.may_ask)
+    }
+
     /// Returns whether a caller would see a tool if its definition did not wait for an operator.
     pub(crate) fn is_held(&self, cx: &Context, server: &ServerId, tool: &str) -> bool {
         !self.governance.definitions().state(Some(server), tool).is_callable()

@@ -428,6 +428,7 @@ fn inbound_stack(config: &ClientConfig, lists: &Arc<ListCache>) -> Stack {
         notices: notices(lists, &config.hooks),
         asks: AcceptedRequests::from_capabilities(&config.offer.capabilities),
         unattributed: config.unattributed.clone(),
+        server: config.server_id.clone(),
         callbacks: config.callbacks.clone(),
     })
 }

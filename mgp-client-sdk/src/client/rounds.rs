@@ -91,7 +91,7 @@ impl Client {
             // the caller.
             return self.answer_for(&cx.principal, ask).await;
         }
-        offers(&cx.caller, cx.server.as_ref(), ask)?;
+        offers(&cx.caller, cx.server.as_ref(), ask).map_err(|fault| question_refused(&fault))?;
         let params = question_for_caller(cx.server.as_ref(), method, ask.params());
         cx.ask_again(key, CallerRequest::new(method.to_owned(), params)).await
     }
@@ -124,6 +124,12 @@ impl Client {
             text.map_err(|error| RpcError::internal("the answer is not UTF-8").because(error))?;
         Ok(Payload::from_trusted(text))
     }
+}
+
+/// Converts the error for the server that asked an unfit question to the error for its caller, whose request is valid.
+fn question_refused(fault: &RpcError) -> RpcError {
+    let message = format!("the server asked a question that is refused: {}", fault.message());
+    RpcError::new(ErrorCode::UPSTREAM_ERROR, message)
 }
 
 /// Refuses a result of an unknown kind, as revision 2026-07-28 requires. If the kind is missing, the result

@@ -83,6 +83,26 @@ impl Hop {
         self.parked_calls.len()
     }
 
+    /// Returns whether a request of a modern caller carries the answer to a question of a call that was parked. Such a
+    /// call continues without passing the gates again.
+    #[must_use]
+    pub fn is_continued(cx: &Context) -> bool {
+        cx.caller_access.channel().and_then(parked_name).is_some()
+    }
+
+    /// Cancels the call that waits for the answer which a request of its modern caller carries, e.g. because the caller
+    /// has lost its access meanwhile. Sent afterwards, the request passes all gates, as a new call.
+    pub fn end_parked(&self, cx: &Context) {
+        let CallerAccess::Channel(asker) = &cx.caller_access else { return };
+        let parked_calls = &self.parked_calls;
+        let caller = RoundsCaller { cx, asker: Arc::clone(asker), parked_calls };
+        let parked = caller.parked().map(|name| parked_calls.take(&name, &cx.principal));
+        if let Some(Ok(call)) = parked {
+            drop(call);
+            caller.forget_parked();
+        }
+    }
+
     /// Forwards a call to the server, and translates between the eras of the caller and the server.
     pub fn send(&self, mut call: Call) -> BoxFuture<'static, Result<Reply, RpcError>> {
         call.cx_mut().server = Some(self.server.clone());
@@ -337,6 +357,11 @@ async fn ask_own(cx: &Context, needed: InputRequired) -> Result<Reply, RpcError>
 /// The key under which the id of the parked call is stored between rounds of the caller.
 const PARKED_KEY: &str = "hop.parked";
 
+/// Returns the id of the call that is parked since an earlier round.
+fn parked_name(asker: &dyn CallerChannel) -> Option<String> {
+    asker.kept(PARKED_KEY)?.get().ok()?
+}
+
 /// A modern caller that answers questions with its next request.
 struct RoundsCaller<'a> {
     cx: &'a Context,
@@ -355,7 +380,11 @@ impl<'a> RoundsCaller<'a> {
 
     /// Returns the id of the call that is parked since an earlier round.
     fn parked(&self) -> Option<String> {
-        self.asker.kept(PARKED_KEY)?.get().ok()?
+        parked_name(&*self.asker)
+    }
+
+    fn forget_parked(&self) {
+        self.asker.keep(PARKED_KEY, &Payload::from_trusted("null"));
     }
 
     /// Sends a call, or continues the parked one, and waits for its task. The call is parked while the task asks, so
@@ -370,7 +399,7 @@ impl<'a> RoundsCaller<'a> {
         let running = if let Some(name) = &parked {
             self.parked_calls.take(name, &self.cx.principal)?
         } else {
-            let outlet = Arc::new(RoundOutlet::new(self.cx.outlet.clone()));
+            let outlet = Arc::new(RoundOutlet::new(self.cx));
             let channel = Arc::new(RoundChannel::new(Arc::clone(&self.asker)));
             let (sink, own) = (Arc::clone(&outlet), Arc::clone(&channel));
             let start = |asker| -> BoxFuture<'static, Result<Reply, RpcError>> {
@@ -404,19 +433,20 @@ impl<'a> RoundsCaller<'a> {
         server: Option<&ServerId>,
     ) -> Result<Reply, RpcError> {
         loop {
-            running.set_outlet(self.cx.outlet.clone());
+            running.outlet().set(self.cx.outlet.clone());
             let asks = match running.next().await {
                 ParkedEvent::Done(outcome) => {
                     if name.is_some() {
                         // A later round of the caller must not look for a call that has ended.
-                        self.asker.keep(PARKED_KEY, &Payload::from_trusted("null"));
+                        self.forget_parked();
+                        running.outlet().move_members(self.cx);
                     }
                     return outcome;
                 }
                 ParkedEvent::Asks(asks) => asks,
             };
             // Store the call before asking the caller, because this future is dropped when the round ends.
-            running.set_outlet(Outlet::none());
+            running.outlet().set(Outlet::none());
             let known = name.take().map_or_else(random_name, Ok)?;
             let name: &str = name.insert(known);
             let parked = ParkedGuard::put(self.parked_calls, name, running, self.cx);
@@ -453,7 +483,7 @@ async fn send_parked(
     let running = if let Some(name) = &name {
         parked_calls.take(name, &cx.principal)?
     } else {
-        let outlet = Arc::new(RoundOutlet::new(cx.outlet.clone()));
+        let outlet = Arc::new(RoundOutlet::new(&cx));
         let sink = Arc::clone(&outlet);
         let start = |asker| {
             let mut forwarded = call.forward(peer);

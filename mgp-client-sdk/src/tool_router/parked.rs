@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use mgp_types::method::{Request, RootsList, SamplingCreateMessage};
 use mgp_types::service::{
-    BoxFuture, CallerAccess, CallerChannel, CallerRequest, Context, EndGuard, Outlet, Principal,
-    Reply, Scope, ScopeKind,
+    BoxFuture, CallerAccess, CallerChannel, CallerRequest, Context, EndGuard, Principal, Reply,
+    Scope, ScopeKind,
 };
 use mgp_types::sync::Mutex;
 use mgp_types::{ErrorCode, Payload, RpcError};
@@ -104,17 +104,15 @@ impl ParkedCall {
         });
     }
 
-    /// Stores the sink to which the call sends its partial results, so that [`set_outlet`](Self::set_outlet) can
-    /// redirect it.
+    /// Stores the sink to which the call sends its partial results, so that it can be redirected.
     pub(crate) fn with_outlet(mut self, outlet: Arc<RoundOutlet>) -> Self {
         self.outlet = outlet;
         self
     }
 
-    /// Sets the outlet to which further partial results of the call are sent: that of the caller's current request, or
-    /// [`Outlet::none`], which drops them.
-    pub(crate) fn set_outlet(&self, outlet: Outlet) {
-        self.outlet.set(outlet);
+    /// Returns the sink to which the call sends its partial results.
+    pub(super) fn outlet(&self) -> &RoundOutlet {
+        &self.outlet
     }
 
     /// Waits until the call ends or asks a question.

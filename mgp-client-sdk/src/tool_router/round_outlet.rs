@@ -1,27 +1,48 @@
-//! The partial results of a parked call, which lasts longer than a request of its caller.
+//! The partial results of a parked call, which lasts longer than a request of its caller, and the members of its
+//! result.
 
-use mgp_types::service::{BoxFuture, ConsumerGone, Outlet, OutletItem, OutletItemKind, Sink};
+use std::sync::Arc;
+
+use mgp_types::proposal::ResultMembers;
+use mgp_types::service::{
+    BoxFuture, ConsumerGone, Context, Outlet, OutletItem, OutletItemKind, Sink,
+};
 use mgp_types::sync::Mutex;
 
 /// A sink that passes the partial results of a parked call to the caller's current request. Between two requests of the
 /// caller, they are dropped.
 #[derive(Default)]
-pub(crate) struct RoundOutlet(Mutex<Outlet>);
+pub(crate) struct RoundOutlet {
+    outlet: Mutex<Outlet>,
+    /// The members of proposals that the layers of the call add to its result.
+    members: Option<Arc<ResultMembers>>,
+}
 
 impl RoundOutlet {
     /// Creates a sink for the caller's first request.
-    pub(crate) fn new(outlet: Outlet) -> Self {
-        Self(Mutex::new(outlet))
+    pub(crate) fn new(first: &Context) -> Self {
+        let outlet = Mutex::new(first.outlet.clone());
+        Self { outlet, members: first.extensions.get_shared::<ResultMembers>() }
     }
 
-    /// Sets the outlet that receives further partial results.
+    /// Sets the outlet that receives further partial results: that of the caller's current request, or
+    /// [`Outlet::none`], which drops them.
     pub(super) fn set(&self, outlet: Outlet) {
-        let replaced = std::mem::replace(&mut *self.0.lock(), outlet);
+        let replaced = std::mem::replace(&mut *self.outlet.lock(), outlet);
         drop(replaced);
     }
 
+    /// Moves the members of the result from the caller's first request to its current one, which gets the result.
+    pub(super) fn move_members(&self, current: &Context) {
+        if let (Some(first), Some(current)) =
+            (&self.members, current.extensions.get::<ResultMembers>())
+        {
+            current.take_from(first);
+        }
+    }
+
     fn current(&self) -> Outlet {
-        self.0.lock().clone()
+        self.outlet.lock().clone()
     }
 }
 

@@ -7,18 +7,29 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_types::service::Principal;
+use mgp_types::service::{AgentId, Principal, ServerId};
 use mgp_types::sync::Mutex;
-use mgp_types::{ErrorCode, RpcError};
+use mgp_types::{ErrorCode, RpcError, clip, escape_hidden};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
 /// The time for which the open question of one caller keeps the questions to others from being asked.
 const SHARED_TIME: Duration = Duration::from_mins(2);
 
+/// The maximum number of refused questions that are logged in each [`LOG_INTERVAL`], for each connection.
+const MAX_LOGGED: u32 = 20;
+const LOG_INTERVAL: Duration = Duration::from_mins(1);
+
+/// The maximum length of a logged reason, in bytes.
+const MAX_REASON_BYTES: usize = 300;
+
 /// The questions that are open on one connection to a server.
 #[derive(Default)]
-pub(super) struct AskedQuestions(Mutex<Vec<Arc<Asked>>>);
+pub(super) struct AskedQuestions {
+    open: Mutex<Vec<Arc<Asked>>>,
+    /// The beginning of the current interval, and the number of refused questions since then.
+    refused: Mutex<Option<(Instant, u32)>>,
+}
 
 struct Asked {
     caller: Principal,
@@ -37,7 +48,7 @@ impl AskedQuestions {
     pub(super) fn add(self: &Arc<Self>, caller: &Principal) -> AskedQuestion {
         let (since, given_up) = (Instant::now(), Notify::new());
         let asked = Arc::new(Asked { caller: caller.clone(), since, given_up });
-        self.0.lock().push(Arc::clone(&asked));
+        self.open.lock().push(Arc::clone(&asked));
         AskedQuestion { all: Arc::clone(self), asked }
     }
 
@@ -46,14 +57,45 @@ impl AskedQuestions {
     pub(super) fn give_up_old(&self, helps: impl FnOnce(&[Principal]) -> bool) -> bool {
         let is_old = |asked: &&Arc<Asked>| asked.since.elapsed() >= SHARED_TIME;
         let caller = |asked: &Arc<Asked>| asked.caller.clone();
-        let callers: Vec<_> = self.0.lock().iter().filter(is_old).map(caller).collect();
+        let callers: Vec<_> = self.open.lock().iter().filter(is_old).map(caller).collect();
         if callers.is_empty() || !helps(&callers) {
             return false;
         }
-        for asked in self.0.lock().iter().filter(|asked| callers.contains(&asked.caller)) {
+        for asked in self.open.lock().iter().filter(|asked| callers.contains(&asked.caller)) {
             asked.given_up.notify_one();
         }
         true
+    }
+
+    /// Logs that a question of a server was refused, with the reason that the server receives.
+    pub(super) fn log_refused(
+        &self,
+        server: Option<&ServerId>,
+        method: &str,
+        caller: Option<&Principal>,
+        error: &RpcError,
+    ) {
+        if !self.may_log() {
+            return;
+        }
+        tracing::info!(
+            server = server.map(ServerId::as_str),
+            method,
+            agent = caller.and_then(Principal::as_agent).map(AgentId::as_str),
+            code = error.code().0,
+            reason = escape_hidden(&clip(error.message(), MAX_REASON_BYTES)).as_str(),
+            "question of a server refused"
+        );
+    }
+
+    /// Returns whether one more refusal may be logged, so that a server cannot fill the log.
+    fn may_log(&self) -> bool {
+        let now = Instant::now();
+        let mut refused = self.refused.lock();
+        let current = refused.filter(|(since, _)| now.duration_since(*since) < LOG_INTERVAL);
+        let (since, count) = current.unwrap_or((now, 0));
+        *refused = Some((since, count.saturating_add(1)));
+        count < MAX_LOGGED
     }
 }
 
@@ -71,6 +113,6 @@ impl AskedQuestion {
 
 impl Drop for AskedQuestion {
     fn drop(&mut self) {
-        self.all.0.lock().retain(|asked| !Arc::ptr_eq(asked, &self.asked));
+        self.all.open.lock().retain(|asked| !Arc::ptr_eq(asked, &self.asked));
     }
 }

@@ -18,6 +18,7 @@ use tokio::time::{sleep, timeout};
 
 use super::OpenQuestion;
 use super::inbound::attribute;
+use super::offers::shown_text;
 
 /// The maximum number of questions of one server that wait for answers at the same time. Further questions are ignored
 /// until the server sends them again.
@@ -327,7 +328,7 @@ async fn pass_on(
     let key = format!("callback-{}", to_hex(&content_hash(&question)?.as_bytes()[..16]));
     if let Some(server) = &origin.server {
         // A person must be able to see which server asks the question.
-        let text = question.message.take().unwrap_or_default();
+        let text = shown_text(question.message.take().unwrap_or_default());
         let is_notice = question.kind == CallbackType::Notification;
         let verb = if is_notice { "reports" } else { "asks" };
         question.message = Some(format!("The server `{server}` {verb}:\n{text}"));

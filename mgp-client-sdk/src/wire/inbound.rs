@@ -13,7 +13,7 @@ use mgp_types::method::{
 };
 use mgp_types::service::{
     AcceptedRequests, BoxFuture, Call, CallerAccess, CallerRequest, Context, Kind, PeerInfo,
-    Principal, Reply, Router, Stack, keep_alive,
+    Principal, Reply, Router, ServerId, Stack, keep_alive,
 };
 use mgp_types::{ErrorCode, Object, Payload, RpcError};
 use tokio::time::{Instant, sleep};
@@ -38,6 +38,8 @@ pub(crate) struct InboundParts {
     /// The function that finds the caller to ask if a request of the server belongs to no call; `None` if such requests
     /// are refused.
     pub(crate) unattributed: Option<FindCaller>,
+    /// The id of the server, if it has one.
+    pub(crate) server: Option<ServerId>,
     /// The party that answers callbacks; `None` if the user's own handlers receive them like other notifications.
     pub(crate) callbacks: Option<CallbackHandler>,
 }
@@ -115,7 +117,7 @@ impl Service<Call> for Answers {
 
 impl Answers {
     fn answer(&mut self, call: Call) -> BoxFuture<'static, Result<Reply, RpcError>> {
-        let InboundParts { own, asks, unattributed, .. } = &mut self.0;
+        let InboundParts { own, asks, unattributed, server, .. } = &mut self.0;
         let method = call.method().as_str();
         if own.methods().any(|known| known == method) {
             if !is_question(method) {
@@ -133,17 +135,25 @@ impl Answers {
         match method {
             Ping::METHOD => Box::pin(ready(Ok(Reply::empty()))),
             _ if is_question(method) => {
-                if !asks.accepts(method) {
-                    return Box::pin(ready(Err(not_offered(method))));
-                }
                 let asked = call.cx().scope.state::<AskedQuestions>();
-                let unattributed = unattributed.clone();
+                if !asks.accepts(method) {
+                    let refused = not_offered(method);
+                    asked.log_refused(server.as_ref(), method, None, &refused);
+                    return Box::pin(ready(Err(refused)));
+                }
+                let (unattributed, server) = (unattributed.clone(), server.clone());
                 let mut origin = attribute(&call, unattributed.as_ref());
                 Box::pin(async move {
                     if origin.is_err() && asked.give_up_old(|left| is_clear_without(&call, left)) {
                         origin = attribute_later(&call, unattributed.as_ref()).await;
                     }
-                    pass_on(origin?, &call, &asked).await
+                    let caller = origin.as_ref().ok().map(|cx| cx.principal.clone());
+                    let passed = async { pass_on(origin?, &call, &asked).await }.await;
+                    let answer = passed.inspect_err(|why| {
+                        let (server, method) = (server.as_ref(), call.method().as_str());
+                        asked.log_refused(server, method, caller.as_ref(), why);
+                    });
+                    answer?.map(Reply::raw)
                 })
             }
             _ => own.call(call),
@@ -290,12 +300,16 @@ fn ask_refused(why: &'static str) -> RpcError {
     RpcError::new(ErrorCode::PERMISSION_DENIED, why)
 }
 
-/// Asks a caller a question of the server. The question ends with the answer, or with the call to which it belongs.
+/// Asks a caller a question of the server, and returns its answer or error. The question ends with the answer, or with
+/// the call to which it belongs.
+///
+/// # Errors
+/// The reason, if the question was not put to the caller or is given up.
 async fn pass_on(
     origin: Context,
     call: &Call,
     asked: &Arc<AskedQuestions>,
-) -> Result<Reply, RpcError> {
+) -> Result<Result<Payload, RpcError>, RpcError> {
     let params: Payload =
         if call.params().is_none() { Payload::empty_object() } else { call.params().get()? };
     let method = call.method().to_string();
@@ -309,12 +323,15 @@ async fn pass_on(
     call.cx().scope.state::<UrlElicitations>().remember(&ask, &origin);
     let open = OpenQuestion::of(&origin);
     let asked = asked.add(&origin.principal);
+    let is_offered = origin.caller.accepts.accepts(ask.method());
     let waiting = "waiting for the answer to a question of the server";
     let asking = origin.ask_with_progress(&key, ask, progress_outlet(call));
     tokio::select! {
         // If the answer has arrived, it counts.
         biased;
-        answer = keep_alive(&origin.outlet, waiting, asking) => answer.map(Reply::raw),
+        answer = keep_alive(&origin.outlet, waiting, asking) => {
+            if is_offered { Ok(answer) } else { answer.map(Ok) }
+        }
         error = asked.given_up() => Err(error),
         () = OpenQuestion::call_dropped(open.as_ref()) => {
             Err(ask_refused("the call to which the question belongs was cancelled"))
@@ -501,7 +518,8 @@ mod tests {
         let scope = Scope::new(ScopeKind::Connection);
         let (own, notices, mut asks) = (Router::new(), Router::new(), AcceptedRequests::default());
         asks.elicitation = true;
-        let parts = InboundParts { own, notices, asks, unattributed: None, callbacks: None };
+        let (unattributed, callbacks) = (None, None);
+        let parts = InboundParts { own, notices, asks, unattributed, server: None, callbacks };
         let mut answers = Answers(parts);
         let form = r#"{"message":"?","requestedSchema":{}}"#;
         let mut ask = || {

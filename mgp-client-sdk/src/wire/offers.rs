@@ -11,8 +11,9 @@ use serde::de::IgnoredAny;
 use super::page_address::check_page;
 
 /// Returns the params of a server's question for a caller. They name the server in the text that a person or a model
-/// reads, so that it cannot be taken for another server's question. They lack the progress token and the id of the
-/// server's task, which are valid only on the server's connection.
+/// reads, so that it cannot be taken for another server's question; what could change the look of a text for a person
+/// is escaped. They lack the progress token and the id of the server's task, which are valid only on the server's
+/// connection.
 pub(crate) fn question_for_caller(
     server: Option<&ServerId>,
     method: &str,
@@ -28,11 +29,35 @@ pub(crate) fn question_for_caller(
         _ => None,
     });
     if let Some((member, words)) = named {
-        let text: String = question.decode(member).ok().flatten().unwrap_or_default();
+        let mut text: String = question.decode(member).ok().flatten().unwrap_or_default();
+        if method == ElicitationCreate::METHOD {
+            text = shown_text(text);
+        }
         // Texts can always be encoded.
         let _ = question.encode(member, &(words + &text));
     }
     Payload::of(&question).unwrap_or_else(|_| params.clone())
+}
+
+/// Escapes the characters of a server's text that change the direction of text or control a terminal, so that a person
+/// reads what the server wrote. A carriage return alone would let a terminal write one line over another.
+pub(super) fn shown_text(text: String) -> String {
+    let text = if text.contains("\r\n") { text.replace("\r\n", "\n") } else { text };
+    let is_escaped = |c: char| {
+        c.is_control() && !matches!(c, '\n' | '\t')
+            || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    if !text.contains(is_escaped) {
+        return text;
+    }
+    text.chars().fold(String::new(), |mut shown, c| {
+        if is_escaped(c) {
+            shown.extend(c.escape_default());
+        } else {
+            shown.push(c);
+        }
+        shown
+    })
 }
 
 fn remove_local_ids(question: &mut Object) {
@@ -130,7 +155,7 @@ fn refuse_other_case(params: &Payload) -> Result<(), RpcError> {
 
 #[cfg(test)]
 mod tests {
-    use mgp_types::mcp::Revision;
+    use mgp_types::mcp::{ElicitParams, Revision};
 
     use super::*;
 
@@ -148,6 +173,21 @@ mod tests {
                 let asked = question_for_caller(server.as_ref(), "roots/list", &params);
                 assert_eq!(asked.as_str(), expected);
             }
+        }
+    }
+
+    #[test]
+    fn a_message_cannot_change_the_direction_in_which_a_person_reads_it() {
+        for (message, expected) in [
+            ("a\u{202e}b\u{2066}c\u{1b}[8md", r"a\u{202e}b\u{2066}c\u{1b}[8md"),
+            ("Delete all?\rSay hello? ", r"Delete all?\rSay hello? "),
+            ("one\r\ntwo", "one\ntwo"),
+            ("one\n\ttwo \u{200f}שלום ✔\u{fe0f}", "one\n\ttwo \u{200f}שלום ✔\u{fe0f}"),
+        ] {
+            let params = Payload::of(&ElicitParams::new(message)).unwrap();
+            let asked = question_for_caller(Some(&"s".into()), ElicitationCreate::METHOD, &params);
+            let asked: ElicitParams = asked.get().unwrap();
+            assert_eq!(asked.message, format!("The server `s` asks:\n{expected}"));
         }
     }
 

@@ -62,6 +62,7 @@ const HEAD: &str = "\
 This page is generated from the table of keys (`cargo xtask schema`), and so is a JSON Schema for editors, [schema/mgp.toml.json](schema/mgp.toml.json).
 
 A configuration is a file `mgp.toml` in the folder of a project, and `~/.config/mgp/servers.toml` of the user.
+`$XDG_CONFIG_HOME` takes the place of `~/.config`, unless the folder `~/.config/mgp` exists.
 `$MGP_CONFIG_PATH` names a file that replaces both.
 Servers are merged by their id: an entry of the project replaces yours, which `mgp trust` shows.
 
@@ -107,7 +108,7 @@ It also gets the variables of `env`, and those that `pass_env` names; no others,
 
 A host with a window, or Codex, often starts the kernel with a short `PATH`. So a server's `PATH`, in which `command` is searched too, is the one of the kernel, followed by those of the usual folders that exist and that it lacks (not on Windows):
 `~/.local/bin`, `~/bin`, the folders of cargo, bun, deno, volta, asdf, mise, fnm, pnpm, nodenv, pyenv, rbenv, go, .NET, Nix and nvm (its default version, else the newest) in the home folder, `~/.npm-global/bin`, and those of Homebrew, MacPorts, Nix and snap, and `/usr/local/bin`.
-A folder that other users could change, or that is inside such a folder, is left out. `PATH` in `env` replaces all of this. Servers that agents register get the `PATH` of the kernel only.
+A folder that other users could change, or that is inside such a folder, is left out; `mgp doctor` names it. `PATH` in `env` replaces all of this. Servers that agents register get the `PATH` of the kernel only.
 
 The kernel takes its variables, also those in `${VAR}`, from the program that started it: `mgp serve`, or the first host.
 `mgp import` and `mgp doctor` take them from their shell, and `mgp doctor` names those that only its shell or only the running kernel has.

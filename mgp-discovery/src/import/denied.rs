@@ -1,17 +1,26 @@
 //! Rules of a host that deny tools by their full names, e.g. `mcp__files__write_file`. They do not match the names that
 //! the same tools have behind mgp, so the tools are withheld by a [`ToolLimit`] instead.
 
+use mgp_types::clip;
 use serde_json::Value;
 
 use super::entry::renew_tools_note;
-use super::json::parse_json;
+use super::json::{from_toml, parse_json};
 use super::{Host, Import, ImportError, ToolLimit};
+
+/// The maximum number of agents that a note names.
+const MAX_AGENTS: usize = 8;
+
+/// The maximum number of bytes of an agent's name in a note.
+const MAX_AGENT_BYTES: usize = 64;
 
 /// A rule that denies the tools whose full names match its pattern.
 struct Rule {
     /// The member of the settings that has the rule.
     member: &'static str,
     pattern: String,
+    /// `true` if the pattern is the name of a tool of each server, without the name of a server.
+    is_short: bool,
 }
 
 /// The tools of one server that a rule denies.
@@ -25,15 +34,68 @@ enum Denied<'a> {
 
 impl Import {
     /// Withholds the tools that rules in settings of the host deny: of all servers, or only of those that `project`
-    /// declares. A server stays in its host if a rule denies all of its tools, or some that only the host can find.
+    /// declares. A server stays in its host if a rule denies all of its tools, or some that only the host can find, or
+    /// if the settings keep the host from starting the server.
     pub fn withhold(&mut self, project: Option<&str>, settings: &str) {
         if let Ok(settings) = parse_json(settings) {
+            if matches!(self.host, Host::GeminiCli | Host::QwenCode) {
+                self.leave_out_unlisted(&settings["mcp"]);
+            }
             self.withhold_by(project, &settings);
         }
     }
 
+    /// Withholds the tools that a policy file of Gemini CLI denies. A rule with further conditions, e.g. about
+    /// arguments, counts as one that denies the whole tool.
+    pub fn withhold_policy(&mut self, policy: &str) {
+        if let Ok(policy) = from_toml(policy) {
+            self.withhold_rules(None, &policy_rules(&policy));
+        }
+    }
+
     pub(super) fn withhold_by(&mut self, project: Option<&str>, settings: &Value) {
-        let rules = rules(self.host, settings);
+        self.note_agents(settings);
+        self.withhold_rules(project, &rules(self.host, settings));
+    }
+
+    /// Adds a note to each server with tools that only single agents of `OpenCode` may not use: here, all agents of a
+    /// host are one.
+    fn note_agents(&mut self, settings: &Value) {
+        if self.host != Host::OpenCode {
+            return;
+        }
+        let agents = ["agent", "mode"].map(|member| settings[member].as_object());
+        let agents = agents.into_iter().flatten().flatten();
+        let agents: Vec<(&String, Vec<Rule>)> =
+            agents.map(|(agent, settings)| (agent, rules(self.host, settings))).collect();
+        for server in &mut self.servers {
+            let prefixes = prefixes(self.host, &server.name);
+            let denies_some = |rules: &[Rule]| {
+                // A rule for all tools also holds for those of mgp.
+                let mut single = rules.iter().filter(|rule| rule.pattern != "*");
+                single.any(|rule| {
+                    let mut denied = prefixes.iter().map(|prefix| denied(&rule.pattern, prefix));
+                    denied.any(|denied| !matches!(denied, Denied::Nothing))
+                })
+            };
+            let mut denying = agents.iter().filter(|(_, rules)| denies_some(rules));
+            let named = denying
+                .by_ref()
+                .take(MAX_AGENTS)
+                .map(|(agent, _)| format!("`{}`", clip(agent, MAX_AGENT_BYTES).escape_debug()));
+            let named: Vec<String> = named.collect();
+            if !named.is_empty() {
+                let more = if denying.next().is_some() { " and others" } else { "" };
+                let noun = if named.len() > 1 { "agents" } else { "agent" };
+                let named = named.join(", ");
+                server.notes.push(format!(
+                    "rules there for the {noun} {named}{more} deny tools of it, and do not hold here"
+                ));
+            }
+        }
+    }
+
+    fn withhold_rules(&mut self, project: Option<&str>, rules: &[Rule]) {
         if rules.is_empty() {
             return;
         }
@@ -44,7 +106,7 @@ impl Import {
             let limit = if is_mgp || !is_meant {
                 Ok(server.entry.tools.clone())
             } else {
-                limit(self.host, &server.name, server.entry.tools.clone(), &rules)
+                limit(self.host, &server.name, server.entry.tools.clone(), rules)
             };
             match limit {
                 Ok(tools) => {
@@ -70,10 +132,9 @@ fn limit(
     mut limit: ToolLimit,
     rules: &[Rule],
 ) -> Result<ToolLimit, String> {
-    for Rule { member, pattern } in rules {
-        // Gemini CLI also accepts the short name, for all servers.
-        let short = Some(&**pattern).filter(|name| host == Host::GeminiCli && is_short(name));
-        let prefixes = prefixes(host, server);
+    let prefixes = prefixes(host, server);
+    for Rule { member, pattern, is_short } in rules {
+        let short = is_short.then_some(&**pattern);
         let denied = prefixes.iter().map(|prefix| denied(pattern, prefix));
         for denied in denied.chain(short.map(Denied::Tool)) {
             match denied {
@@ -103,19 +164,29 @@ fn limit(
 fn rules(host: Host, settings: &Value) -> Vec<Rule> {
     let listed = |member: &'static str, list: &Value| {
         let patterns = list.as_array().into_iter().flatten().filter_map(Value::as_str);
-        patterns.map(|pattern| Rule { member, pattern: pattern.to_owned() }).collect::<Vec<_>>()
+        let rules = patterns.map(|pattern| {
+            // Gemini CLI also accepts the short name, for all servers.
+            let is_short = host == Host::GeminiCli && is_short(pattern);
+            Rule { member, pattern: pattern.to_owned(), is_short }
+        });
+        rules.collect::<Vec<_>>()
     };
     let keyed = |member: &'static str, is_denied: fn(&Value) -> bool| {
         let members = settings[member].as_object().into_iter().flatten();
         let denied = members.filter(|(_, value)| is_denied(value));
-        denied.map(|(key, _)| Rule { member, pattern: key.clone() }).collect::<Vec<_>>()
+        denied
+            .map(|(key, _)| Rule { member, pattern: key.clone(), is_short: false })
+            .collect::<Vec<_>>()
     };
     match host {
         Host::ClaudeCode => listed("permissions.deny", &settings["permissions"]["deny"]),
-        Host::GeminiCli => {
+        Host::GeminiCli | Host::QwenCode => {
             let mut rules = listed("tools.exclude", &settings["tools"]["exclude"]);
             // Older files have the list at the top level.
             rules.extend(listed("excludeTools", &settings["excludeTools"]));
+            if host == Host::QwenCode {
+                rules.extend(listed("permissions.deny", &settings["permissions"]["deny"]));
+            }
             rules
         }
         Host::OpenCode => {
@@ -127,14 +198,72 @@ fn rules(host: Host, settings: &Value) -> Vec<Rule> {
     }
 }
 
+/// Returns the rules of a policy file of Gemini CLI that deny tools of servers. A rule for all tools also holds for
+/// those of mgp, so it stays in force in the host, unless it depends on `toolAnnotations`, because mgp's tools have
+/// others. A rule for a name without a server is about a tool of the host.
+fn policy_rules(policy: &Value) -> Vec<Rule> {
+    let texts = |value: &Value| match value {
+        Value::Array(list) => list.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
+        value => value.as_str().map(str::to_owned).into_iter().collect::<Vec<_>>(),
+    };
+    let mut rules = Vec::new();
+    for rule in policy["rule"].as_array().into_iter().flatten() {
+        if rule["decision"] != "deny" {
+            continue;
+        }
+        let (servers, mut tools) = (texts(&rule["mcpName"]), texts(&rule["toolName"]));
+        if tools.is_empty() {
+            tools.push("*".to_owned());
+        }
+        let mut patterns: Vec<(String, bool)> = Vec::new();
+        for server in &servers {
+            patterns.extend(tools.iter().map(|tool| match server.as_str() {
+                "*" => (tool.clone(), true),
+                server => (format!("mcp_{}_{tool}", plain_name(Host::GeminiCli, server)), false),
+            }));
+        }
+        if servers.is_empty() {
+            patterns.extend(tools.iter().filter_map(|tool| full_pattern(tool)));
+        }
+        let is_kept = |pattern: &str| pattern != "*" || !rule["toolAnnotations"].is_null();
+        let kept = patterns.into_iter().filter(|(pattern, _)| is_kept(pattern));
+        rules.extend(kept.map(|(pattern, is_short)| Rule {
+            member: "policies",
+            pattern,
+            is_short,
+        }));
+    }
+    rules
+}
+
+/// Returns the pattern of a policy's `toolName` that is about tools of servers, and whether it is the name of a tool of
+/// each server.
+fn full_pattern(tool: &str) -> Option<(String, bool)> {
+    if matches!(tool, "*" | "mcp_*") {
+        return Some(("*".to_owned(), true));
+    }
+    if let Some(short) = tool.strip_prefix("mcp_*_") {
+        return Some((short.to_owned(), true));
+    }
+    // Older versions write two underscores behind the name of the server.
+    let is_full = tool.starts_with("mcp_") || tool.contains("__");
+    is_full.then(|| (tool.to_owned(), false))
+}
+
+/// Returns the name of a server as it is in the full names of its tools.
+fn plain_name(host: Host, server: &str) -> String {
+    // Gemini CLI and Qwen Code keep dots.
+    let keeps_dots = matches!(host, Host::GeminiCli | Host::QwenCode);
+    let others = if keeps_dots { "_-." } else { "_-" };
+    let fits = |char: &char| char.is_ascii_alphanumeric() || others.contains(*char);
+    server.chars().map(|char| if fits(&char) { char } else { '_' }).collect()
+}
+
 /// Returns the beginnings of the full names that a host gives the tools of a server.
 fn prefixes(host: Host, server: &str) -> Vec<String> {
-    // Gemini CLI keeps dots.
-    let others = if host == Host::GeminiCli { "_-." } else { "_-" };
-    let fits = |char: &char| char.is_ascii_alphanumeric() || others.contains(*char);
-    let server: String = server.chars().map(|char| if fits(&char) { char } else { '_' }).collect();
+    let server = plain_name(host, server);
     match host {
-        Host::ClaudeCode => vec![format!("mcp__{server}__")],
+        Host::ClaudeCode | Host::QwenCode => vec![format!("mcp__{server}__")],
         Host::GeminiCli => vec![format!("mcp_{server}_"), format!("{server}__")],
         Host::OpenCode => vec![format!("{server}_")],
         _ => Vec::new(),
@@ -157,7 +286,7 @@ fn denied<'a>(pattern: &'a str, prefix: &str) -> Denied<'a> {
         return match name.strip_prefix(prefix) {
             Some("") => Denied::All,
             Some(tool) => Denied::Tool(tool),
-            // In Claude Code, `mcp__files` means all tools of the server.
+            // In Claude Code and Qwen Code, `mcp__files` means all tools of the server.
             None if prefix.strip_suffix("__") == Some(name) => Denied::All,
             None => Denied::Nothing,
         };
@@ -239,5 +368,85 @@ mod tests {
             found(&import),
             ["b: all but list, wipe", "c.d: all but list, set, wipe", "mem: only add"]
         );
+        let mut limited = import;
+        limited.withhold(None, r#"{"mcp": {"excluded": ["b"]}, "tools": {"exclude": ["add"]}}"#);
+        assert_eq!(found(&limited), ["b stays", "c.d: all but add, list, set, wipe", "mem stays"]);
+        let qwen = r#"{"mcpServers": {"files": {"command": "a"}, "c.d": {"command": "c"}, "git": {"command": "g"}},
+            "permissions": {"deny": ["mcp__files__wipe", "write_file", "mcp__git", "Bash(rm *)"]},
+            "tools": {"exclude": ["mcp__c.d__set"]}}"#;
+        let import = read(Host::QwenCode, Path::new("/h/.qwen/settings.json"), qwen).unwrap();
+        assert_eq!(found(&import), ["c.d: all but set", "files: all but wipe", "git stays"]);
+    }
+
+    #[test]
+    fn tools_that_a_policy_of_gemini_denies_are_withheld() {
+        let servers = ["files", "my db", "git", "web", "mem", "mgp"];
+        let entry = r#"{"command": "a", "args": ["serve"]}"#;
+        let servers = servers.map(|name| format!(r#""{name}": {entry}"#)).join(",");
+        let text = format!(r#"{{"mcpServers": {{{servers}}}}}"#);
+        let file = Path::new("/h/.gemini/settings.json");
+        let mut import = read(Host::GeminiCli, file, &text).unwrap();
+        import.withhold_policy(
+            r#"
+            rule = [
+                { toolName = ["write_file", "run_shell_command"], decision = "deny", priority = 1 },
+                { mcpName = "files", toolName = ["move", "wipe"], decision = "deny", argsPattern = "x" },
+                { mcpName = "my db", toolName = "drop", decision = "deny" },
+                { mcpName = "git", decision = "deny" },
+                { toolName = "mcp_web_post", decision = "deny" },
+                { toolName = "mcp_*_purge", decision = "deny" },
+                { mcpName = "mem", toolName = "add", decision = "ask_user" },
+                { mcpName = "*", decision = "deny", modes = ["plan"] },
+                { toolName = ["*", "mcp_*"], decision = "deny", modes = ["plan"] },
+            ]
+            "#,
+        );
+        let expected = [
+            "files: all but move, purge, wipe",
+            "git stays",
+            "mem: all but purge",
+            "mgp: all",
+            "my db: all but drop, purge",
+            "web: all but post, purge",
+        ];
+        assert_eq!(found(&import), expected);
+        import.withhold_policy("no policy");
+        assert_eq!(import.servers.len(), 5);
+        import.withhold_policy(
+            r#"
+            rule = [
+                { toolName = "mem__erase", decision = "deny" },
+                { mcpName = "*", toolName = "get__all", decision = "deny" },
+            ]
+            "#,
+        );
+        assert_eq!(found(&import)[2], "mem: all but erase, get__all, purge");
+        import.withhold_policy(
+            r#"rule = [{ mcpName = "*", toolAnnotations = { destructiveHint = true }, decision = "deny" }]"#,
+        );
+        assert_eq!(found(&import)[3], "mgp: all");
+        assert_eq!(import.servers.len(), 1);
+    }
+
+    #[test]
+    fn rules_of_single_agents_of_opencode_are_noted() {
+        let text = r#"{"mcp": {"files": {"command": ["a"]}, "git": {"command": ["b"]}},
+            "agent": {"plan": {"tools": {"files_*": false, "bash": false}}, "all": {"tools": {"*": false}},
+                "build": {"permission": {"git_push": "ask"}}}}"#;
+        let import = read(Host::OpenCode, Path::new("/p/opencode.json"), text).unwrap();
+        assert_eq!(found(&import), ["files: all", "git: all"]);
+        let note = "rules there for the agent `plan` deny tools of it, and do not hold here";
+        assert_eq!(import.servers[0].notes, [note]);
+        assert_eq!(import.servers[1].notes, [""; 0]);
+
+        let agent = |at: usize| format!(r#""a{at}": {{"tools": {{"files_x": false}}}}"#);
+        let agents = (0..9).map(agent).collect::<Vec<_>>().join(",");
+        let text =
+            format!(r#"{{"mcp": {{"files": {{"command": ["a"]}}}}, "agent": {{{agents}}}}}"#);
+        let import = read(Host::OpenCode, Path::new("/p/opencode.json"), &text).unwrap();
+        let [note] = &*import.servers[0].notes else { panic!("{:?}", import.servers[0].notes) };
+        let agents =
+            "the agents `a0`, `a1`, `a2`, `a3`, `a4`, `a5`, `a6`, `a7` and others deny tools of it";
+        assert!(note.contains(agents), "{note}");
     }
 }

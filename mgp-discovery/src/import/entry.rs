@@ -135,8 +135,8 @@ pub(super) fn common(host: Host, value: &Value) -> Value {
             }
         }
         // Gemini CLI uses streamable HTTP also for a `url` without a `type`; an older server is found by its answer.
-        // Programs that were made from it, e.g. Qwen Code, have files of the same form.
-        Host::GeminiCli | Host::Generic if members.contains_key("httpUrl") => {
+        // Programs that were made from it have files of the same form.
+        Host::GeminiCli | Host::QwenCode | Host::Generic if members.contains_key("httpUrl") => {
             rename(members, "httpUrl", "url");
         }
         Host::Goose => {
@@ -234,7 +234,7 @@ fn rename_time_limits(host: Host, members: &mut Map<String, Value>) {
     let is_ignored = |time: f64| host == Host::ClaudeCode && time < 1000.0;
     match host {
         Host::Cline | Host::Goose => rename_time(members, "timeout", TIMEOUT_SECONDS),
-        Host::ClaudeCode | Host::CopilotCli | Host::GeminiCli | Host::Kiro => {
+        Host::ClaudeCode | Host::CopilotCli | Host::GeminiCli | Host::Kiro | Host::QwenCode => {
             if members.get("timeout").and_then(Value::as_f64).is_some_and(is_ignored) {
                 members.remove("timeout");
             }

@@ -27,6 +27,8 @@ pub enum Host {
     Codex,
     /// Gemini CLI: `~/.gemini/settings.json`.
     GeminiCli,
+    /// Qwen Code: `~/.qwen/settings.json`, in the format of Gemini CLI.
+    QwenCode,
     /// Windsurf: `~/.codeium/windsurf/mcp_config.json`.
     Windsurf,
     /// Zed: `settings.json`, with `context_servers`.
@@ -47,6 +49,10 @@ pub enum Host {
     Continue,
     /// Goose: `~/.config/goose/config.yaml`, with `extensions`.
     Goose,
+    /// Factory Droid: `~/.factory/mcp.json`.
+    Droid,
+    /// Google Antigravity: `~/.gemini/config/mcp_config.json`.
+    Antigravity,
     /// Any other file with `mcpServers`.
     Generic,
     /// `server.json`, the format of the official registry.
@@ -63,12 +69,15 @@ const PROJECT_FILES: &[(Host, &str)] = &[
     (Host::VsCode, ".vscode/mcp.json"),
     (Host::Codex, ".codex/config.toml"),
     (Host::GeminiCli, ".gemini/settings.json"),
+    (Host::QwenCode, ".qwen/settings.json"),
     (Host::Zed, ".zed/settings.json"),
     (Host::OpenCode, "opencode.json"),
     (Host::CopilotCli, ".github/mcp.json"),
     (Host::Kiro, ".kiro/settings/mcp.json"),
     (Host::Continue, ".continue/mcpServers/mcp.json"),
     (Host::Junie, ".junie/mcp/mcp.json"),
+    (Host::Droid, ".factory/mcp.json"),
+    (Host::Antigravity, ".agents/mcp_config.json"),
 ];
 
 impl Host {
@@ -82,6 +91,7 @@ impl Host {
             Self::VsCode => "vscode",
             Self::Codex => "codex",
             Self::GeminiCli => "gemini",
+            Self::QwenCode => "qwen",
             Self::Windsurf => "windsurf",
             Self::Zed => "zed",
             Self::OpenCode => "opencode",
@@ -92,6 +102,8 @@ impl Host {
             Self::Junie => "junie",
             Self::Continue => "continue",
             Self::Goose => "goose",
+            Self::Droid => "droid",
+            Self::Antigravity => "antigravity",
             Self::Generic => "file",
             Self::Registry => "registry",
         }
@@ -120,10 +132,12 @@ impl Host {
     fn dialect(self) -> Dialect {
         match self {
             // These hosts do not replace variables: they start exactly the written command.
-            Self::ClaudeDesktop | Self::Codex | Self::LmStudio | Self::Zed => Dialect::Plain,
+            Self::Antigravity | Self::ClaudeDesktop | Self::Codex | Self::LmStudio | Self::Zed => {
+                Dialect::Plain
+            }
             Self::Continue => Dialect::Continue,
             Self::VsCode | Self::Cursor | Self::Windsurf | Self::Cline => Dialect::Editor,
-            Self::GeminiCli => Dialect::Gemini,
+            Self::GeminiCli | Self::QwenCode => Dialect::Gemini,
             Self::OpenCode => Dialect::OpenCode,
             _ => Dialect::Shell,
         }
@@ -260,7 +274,7 @@ fn read_with(
     if let Some(servers) = nested.or_else(|| root.get(own)).and_then(Value::as_object) {
         found = true;
         take(&mut import, None, servers, &meaning);
-        if host == Host::GeminiCli {
+        if matches!(host, Host::GeminiCli | Host::QwenCode) {
             import.leave_out_unlisted(&value["mcp"]);
         }
     }
@@ -321,8 +335,9 @@ impl Import {
         self.leave_out_from(0, switched_off);
     }
 
-    /// Leaves out the servers that Gemini CLI does not start because of its lists `mcp.allowed` and `mcp.excluded`.
-    fn leave_out_unlisted(&mut self, mcp: &Value) {
+    /// Leaves out the servers that Gemini CLI or Qwen Code does not start because of its lists `mcp.allowed` and
+    /// `mcp.excluded`.
+    pub(super) fn leave_out_unlisted(&mut self, mcp: &Value) {
         self.leave_out(&names(&mcp["excluded"]));
         let allowed = names(&mcp["allowed"]);
         if !allowed.is_empty() {

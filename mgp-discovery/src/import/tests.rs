@@ -193,12 +193,15 @@ fn servers_of_a_project_start_in_its_folder() {
         (Host::VsCode, ".vscode/mcp.json"),
         (Host::Codex, ".codex/config.toml"),
         (Host::GeminiCli, ".gemini/settings.json"),
+        (Host::QwenCode, ".qwen/settings.json"),
         (Host::Zed, ".zed/settings.json"),
         (Host::OpenCode, "opencode.json"),
         (Host::CopilotCli, ".github/mcp.json"),
         (Host::Kiro, ".kiro/settings/mcp.json"),
         (Host::Continue, ".continue/mcpServers/mcp.json"),
         (Host::Junie, ".junie/mcp/mcp.json"),
+        (Host::Droid, ".factory/mcp.json"),
+        (Host::Antigravity, ".agents/mcp_config.json"),
     ] {
         assert_eq!(host.project_file(), Some(file));
         let key = host.servers_key();

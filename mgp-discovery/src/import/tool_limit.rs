@@ -13,8 +13,9 @@ const MAX_NAME_BYTES: usize = 256;
 /// The maximum number of tools that a message names.
 const MAX_SHOWN: usize = 8;
 
-/// The members that list the only tools that a model may use: of Copilot CLI, Goose, Gemini CLI and Codex.
-const ONLY: &[&str] = &["tools", "available_tools", "includeTools", "enabled_tools"];
+/// The members that list the only tools that a model may use: of Copilot CLI, Goose, Gemini CLI, Codex and Droid.
+const ONLY: &[&str] =
+    &["tools", "available_tools", "includeTools", "enabled_tools", "enabledTools"];
 
 /// The members that list the tools that a model may not use: of Gemini CLI, Codex, and of Windsurf and others.
 const EXCEPT: &[&str] = &["excludeTools", "disabled_tools", "disabledTools"];

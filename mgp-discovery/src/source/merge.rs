@@ -12,11 +12,15 @@ use crate::config::{
 use crate::error::DiscoveryError;
 
 const PROJECT_FILE: &str = "mgp.toml";
-const USER_FILE: &str = ".config/mgp/servers.toml";
+const USER_FOLDER: &str = "mgp";
+const USER_FILE: &str = "servers.toml";
 const VARIABLE: &str = "MGP_CONFIG_PATH";
 
+/// The variable that names the folder for configurations in place of `~/.config`.
+const CONFIG_HOME: &str = "XDG_CONFIG_HOME";
+
 /// The paths of the configuration files: `./mgp.toml` and `~/.config/mgp/servers.toml`, or a single file that replaces
-/// both.
+/// both. `$XDG_CONFIG_HOME` takes the place of `~/.config` unless that has a folder `mgp`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Sources {
@@ -59,7 +63,8 @@ impl Sources {
     /// Creates sources with the files in a working directory and a home directory.
     pub fn new(folder: impl AsRef<Path>, home: impl AsRef<Path>) -> Self {
         let project = Some(folder.as_ref().join(PROJECT_FILE));
-        Self { project, user: Some(home.as_ref().join(USER_FILE)), single: None }
+        let user = Some(home.as_ref().join(".config").join(USER_FOLDER).join(USER_FILE));
+        Self { project, user, single: None }
     }
 
     /// Creates sources with a single file that the user named; a relative path refers to the current directory.
@@ -88,8 +93,23 @@ impl Sources {
             return Self::single(file);
         }
         let project = std::env::current_dir().ok().map(|folder| folder.join(PROJECT_FILE));
-        let user = std::env::home_dir().map(|home| home.join(USER_FILE));
+        let user =
+            UserFolders::from_env().used().map(|folder| folder.join(USER_FOLDER).join(USER_FILE));
         Self { project, user, single: None }
+    }
+
+    /// Returns `$XDG_CONFIG_HOME` if the user's own file is in it, and not in `~/.config`.
+    #[must_use]
+    pub fn config_home() -> Option<PathBuf> {
+        let folders = UserFolders::from_env();
+        folders.moved.clone().filter(|moved| folders.used() == Some(moved))
+    }
+
+    /// Returns the folder of `$XDG_CONFIG_HOME` for the user's own file that is not used, because `~/.config` has a
+    /// folder `mgp`, too.
+    #[must_use]
+    pub fn unused_folder() -> Option<PathBuf> {
+        UserFolders::from_env().unused()
     }
 
     /// Returns the paths of the files, whether or not they exist.
@@ -176,6 +196,42 @@ impl Sources {
                 None
             }
         }
+    }
+}
+
+/// The folders that can have the user's own file.
+struct UserFolders {
+    /// The folder `~/.config`.
+    usual: Option<PathBuf>,
+    /// The folder in `$XDG_CONFIG_HOME`, if it is another one.
+    moved: Option<PathBuf>,
+}
+
+impl UserFolders {
+    fn from_env() -> Self {
+        Self::new(std::env::home_dir(), std::env::var_os(CONFIG_HOME).map(PathBuf::from))
+    }
+
+    fn new(home: Option<PathBuf>, config_home: Option<PathBuf>) -> Self {
+        let usual = home.map(|home| home.join(".config"));
+        // The specification of the variable requires that programs ignore a relative path.
+        let is_other = |folder: &PathBuf| folder.is_absolute() && Some(folder) != usual.as_ref();
+        let moved = config_home.filter(is_other);
+        Self { usual, moved }
+    }
+
+    /// Returns the folder `mgp` that is not used, unless it is the used one behind a link.
+    fn unused(&self) -> Option<PathBuf> {
+        let (used, moved) = (self.used()?, self.moved.as_ref()?);
+        let real = |folder: &Path| dunce::canonicalize(folder.join(USER_FOLDER)).ok();
+        let is_other = real(moved).is_some_and(|folder| Some(folder) != real(used));
+        is_other.then(|| moved.join(USER_FOLDER))
+    }
+
+    /// Returns the folder that has the user's own file. A folder that an earlier version has created stays in use.
+    fn used(&self) -> Option<&PathBuf> {
+        let is_usual = self.usual.as_ref().is_some_and(|usual| usual.join(USER_FOLDER).exists());
+        self.moved.as_ref().filter(|_| !is_usual).or(self.usual.as_ref())
     }
 }
 

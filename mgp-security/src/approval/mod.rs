@@ -158,7 +158,7 @@ pub struct Decision {
     pub expires_at: Option<Timestamp>,
     /// The later calls to which an approval of a call also applies.
     pub term: ApprovalTerm,
-    /// Additional information for the caller, e.g. an approval id or the person's reason.
+    /// Additional information for the caller, e.g. an approval id or, as `justification`, the person's reason.
     pub details: Object,
 }
 

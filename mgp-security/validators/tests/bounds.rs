@@ -183,6 +183,16 @@ fn what_a_parser_may_read_again_stays_quick() {
 }
 
 #[test]
+fn variables_do_not_make_a_script_long() {
+    let (words, uses) = ("a ".repeat(10_000), "$A ".repeat(10_000));
+    assert!(!code("bash", &format!("A='{words}'\nls {uses}")));
+    assert!(!code("bash", &format!("A='{words}'\nls {}", "$A".repeat(10_000))));
+    assert!(!code("bash", &"A+=x\n".repeat(8_000)));
+    let values = lines(6, &|at| lines(7, &|value| format!("true && A{at}={value}\n")));
+    assert!(!code("bash", &format!("{values}ls $A0 $A1 $A2 $A3 $A4 $A5")));
+}
+
+#[test]
 fn garbage_of_64_kib_is_rejected_soon() {
     let mut random = 7u32;
     let garbage: String = std::iter::repeat_with(|| {

@@ -11,9 +11,9 @@ use crate::describe;
 
 /// The types that are extractors, by the last segment of their paths.
 #[rustfmt::skip]
-const EXTRACTORS: [&str; 12] = [
+const EXTRACTORS: [&str; 13] = [
     "CallerState", "Cancelled", "Context", "Deadline", "Grants", "Logger", "Outlet", "Peer",
-    "Principal", "ResultStream", "SessionInfo", "Trace",
+    "Principal", "RequestMeta", "ResultStream", "SessionInfo", "Trace",
 ];
 
 /// The extractors whose types have type parameters, by the last segment of their paths.
@@ -29,7 +29,10 @@ pub(crate) enum Parameter {
 /// A field of the struct that the macro generates for the tool's arguments.
 pub(crate) struct Field {
     name: Ident,
-    ty: Type,
+    pub(crate) ty: Type,
+    /// `true` if the author put no attributes of serde or schemars on the parameter. With such attributes, the type may
+    /// lack their traits.
+    pub(crate) is_plain: bool,
     /// `true` if the function takes a reference, so that the generated code must keep the owned value until the
     /// function has returned.
     pub(crate) is_borrowed: bool,
@@ -75,6 +78,7 @@ impl Parameter {
         if let Some(rename) = &parsed.rename {
             attributes.push(quote!(#[serde(rename = #rename)]));
         }
+        let is_plain = parsed.field_attributes.is_empty();
         attributes.extend(parsed.field_attributes.iter().map(|attribute| quote!(#attribute)));
         let default = match parsed.default {
             Some(Fallback::Value(value)) => {
@@ -88,7 +92,7 @@ impl Parameter {
             }
             None => None,
         };
-        Ok(Self::Argument(Box::new(Field { name, ty, is_borrowed, attributes, default })))
+        Ok(Self::Argument(Box::new(Field { name, ty, is_plain, is_borrowed, attributes, default })))
     }
 }
 

@@ -159,6 +159,15 @@ impl Function {
                 };
             }
         });
+        let arguments = self.fields().filter(|field| field.is_plain && is_nameable(&field.ty));
+        let arguments = arguments.map(|Field { ty, .. }| {
+            quote_spanned! {ty.span()=>
+                const _: () = {
+                    const fn argument<T: #sdk::reexports::ToolArgument>() {}
+                    argument::<#ty>();
+                };
+            }
+        });
         let result = match &self.output {
             ReturnType::Type(_, ty) if is_nameable(ty) && !self.options.json => {
                 Some(quote_spanned! {ty.span()=>
@@ -170,7 +179,7 @@ impl Function {
             }
             _ => None,
         };
-        quote!(#(#extractors)* #result)
+        quote!(#(#extractors)* #(#arguments)* #result)
     }
 
     /// Returns the expression that creates the tool; it uses the variable `this` if the function has a `self`.
@@ -284,10 +293,22 @@ fn check(signature: &Signature) -> syn::Result<()> {
         .map(|token| token.span())
         .or_else(|| signature.abi.as_ref().map(Spanned::span))
         .or_else(|| signature.variadic.as_ref().map(Spanned::span));
-    match unsupported {
-        Some(span) => Err(syn::Error::new(span, "a tool is a plain `fn` or `async fn`")),
-        None => Ok(()),
+    if let Some(span) = unsupported {
+        return Err(syn::Error::new(span, "a tool is a plain `fn` or `async fn`"));
     }
+    match &signature.output {
+        ReturnType::Type(_, ty) if borrows(ty) => {
+            let message = "a result outlives its call, so it cannot borrow from `self` or an argument; return an owned value, e.g. `String`";
+            Err(syn::Error::new_spanned(ty, message))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Returns whether a type contains a reference that is not `&'static`.
+fn borrows(ty: &Type) -> bool {
+    let text = quote!(#ty).to_string();
+    text.split('&').skip(1).any(|rest| !rest.trim_start().starts_with("'static"))
 }
 
 fn check_name(name: &LitStr) -> syn::Result<()> {

@@ -64,9 +64,9 @@ use proc_macro::TokenStream;
 /// # Parameters
 /// A parameter is an **argument** of the tool unless its type is an **extractor**. Extractors are the types whose path
 /// ends with one of `CallerState`, `Cancelled`, `Context`, `Deadline`, `Grants`, `Logger`, `Outlet`, `Peer`,
-/// `Principal`, `ResultStream`, `SessionInfo`, `Trace`, and the types `Args<…>`, `FromCaller<…>`, `Resume<…>` and
-/// `State<…>`. `#[extract]` marks a parameter with any other type that implements `FromCall`, e.g. an extractor of your
-/// own; `#[arg]` marks an argument whose type has one of these names.
+/// `Principal`, `RequestMeta`, `ResultStream`, `SessionInfo`, `Trace`, and the types `Args<…>`, `FromCaller<…>`,
+/// `Resume<…>` and `State<…>`. `#[extract]` marks a parameter with any other type that implements `FromCall`, e.g. an
+/// extractor of your own; `#[arg]` marks an argument whose type has one of these names.
 ///
 /// The type of an argument needs `Deserialize + JsonSchema`; `Option<T>` makes the argument optional. An argument may
 /// be borrowed as a whole: `&str` is deserialized as a `String`, `&[T]` as a `Vec<T>`, `&T` as a `T`. The doc comment

@@ -15,6 +15,7 @@ use crate::completers::CompletionTarget;
 use crate::error::BuildError;
 use crate::request::{HandlerConfig, TextRequest};
 use crate::subscribers::{ListKind, Subscribers};
+use crate::tool::received_meta;
 
 /// The prompts of a server, which can change while the server runs. Cheap to clone.
 ///
@@ -128,6 +129,7 @@ impl Prompts {
             name: get.name,
             arguments,
             typed: None,
+            meta: received_meta(&call),
             cx,
             state: serving.state.clone(),
         };

@@ -15,7 +15,7 @@ use serde_json::Value;
 use super::text;
 use crate::log::Logger;
 use crate::tool::{
-    Args, Cancelled, FromCall, RequiredState, SessionInfo, State, ToolRequest, Trace,
+    Args, Cancelled, FromCall, RequestMeta, RequiredState, SessionInfo, State, ToolRequest, Trace,
 };
 
 /// A request for a prompt, a resource or a completion; its arguments are text.
@@ -24,6 +24,7 @@ pub struct TextRequest {
     pub(crate) name: String,
     pub(crate) arguments: BTreeMap<String, String>,
     pub(crate) typed: Option<PartialArgument>,
+    pub(crate) meta: Option<Payload>,
     pub(crate) cx: Context,
     pub(crate) state: Arc<Extensions>,
 }
@@ -39,6 +40,12 @@ impl TextRequest {
     #[must_use]
     pub fn arguments(&self) -> &BTreeMap<String, String> {
         &self.arguments
+    }
+
+    /// Returns the object `_meta` of the request as JSON text, see [`RequestMeta`]; `None` if the caller sent none.
+    #[must_use]
+    pub fn meta(&self) -> Option<&Payload> {
+        self.meta.as_ref()
     }
 
     /// Returns the context of the call.
@@ -58,7 +65,8 @@ impl TextRequest {
         static NO_TOOL: LazyLock<Arc<mcp::Tool>> =
             LazyLock::new(|| Arc::new(mcp::Tool::new("", RawObject::empty())));
         let (cx, state) = (self.cx.clone(), Arc::clone(&self.state));
-        ToolRequest::new(Arc::clone(&NO_TOOL), Payload::empty_object(), cx, state)
+        let request = ToolRequest::new(Arc::clone(&NO_TOOL), Payload::empty_object(), cx, state);
+        request.with_meta(self.meta.clone())
     }
 }
 
@@ -179,6 +187,7 @@ as_tools_do!(
     Outlet,
     Peer,
     Principal,
+    RequestMeta,
     SessionInfo,
     Trace,
 );

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use mgp_types::RpcError;
-use mgp_types::mcp::{self, Annotations, Completion, Icon};
+use mgp_types::mcp::{self, Annotations, Completion, Icon, Meta};
 use mgp_types::service::Extensions;
 
 pub use contents::Contents;
@@ -199,6 +199,13 @@ impl Resource {
             Definition::Fixed(definition) => definition.icons.push(icon),
             Definition::Template(definition) => definition.icons.push(icon),
         }
+        self
+    }
+
+    /// Sets the member `_meta` of the definition, which lists show; it replaces an earlier one.
+    /// [`Contents::meta`] sets that of the contents.
+    pub fn meta(mut self, meta: Meta) -> Self {
+        both!(self, meta = Some(meta));
         self
     }
 

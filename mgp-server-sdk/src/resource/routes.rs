@@ -17,6 +17,7 @@ use super::contents::ReadContext;
 use super::registry::{Resources, list_of, set_cursor, templates_of};
 use crate::catalog::{PageFields, bad_cursor};
 use crate::request::{HandlerConfig, TextRequest};
+use crate::tool::received_meta;
 
 impl Resources {
     pub(crate) fn routes(&self, serving: &HandlerConfig) -> Router {
@@ -100,14 +101,23 @@ impl Resources {
         let uri = call.params().get::<ReadResourceParams>()?.uri;
         let cx = call.cx();
         let era = cx.caller.era;
+        let request = |uri, arguments| TextRequest {
+            name: uri,
+            arguments,
+            typed: None,
+            meta: received_meta(&call),
+            cx: cx.clone(),
+            state: serving.state.clone(),
+        };
         if let Some(fixed) = self.fixed.get(&uri) {
             let mime = fixed.definition.mime_type.clone();
-            return read_one(cx, &serving, uri, mime, fixed.ttl, &fixed.source, BTreeMap::new())
-                .await;
+            let request = request(uri, BTreeMap::new());
+            return read_one(&serving, request, mime, fixed.ttl, &fixed.source).await;
         }
         if let Some((family, variables)) = self.family(&uri) {
             let mime = family.definition.mime_type.clone();
-            return read_one(cx, &serving, uri, mime, family.ttl, &family.source, variables).await;
+            let request = request(uri, variables);
+            return read_one(&serving, request, mime, family.ttl, &family.source).await;
         }
         let sets = self.sets();
         if sets.is_empty() {
@@ -130,14 +140,13 @@ impl Resources {
 }
 
 async fn read_one(
-    cx: &Context,
     serving: &HandlerConfig,
-    uri: String,
+    request: TextRequest,
     mime: Option<String>,
     ttl: Duration,
     source: &Source,
-    variables: BTreeMap<String, String>,
 ) -> Result<Reply, RpcError> {
+    let (cx, uri) = (request.cx.clone(), request.name.clone());
     let (era, ttl_ms) = (cx.caller.era, mgp_types::millis(ttl));
     let reply = move |uri: &str, contents: super::Contents| {
         let read = ReadContext { uri, mime: mime.as_deref(), ttl_ms, era };
@@ -147,14 +156,7 @@ async fn read_one(
         Source::Ready(contents) => reply(&uri, contents.clone()),
         Source::Read(function) => {
             let function = function.clone();
-            let request = TextRequest {
-                name: uri.clone(),
-                arguments: variables,
-                typed: None,
-                cx: cx.clone(),
-                state: serving.state.clone(),
-            };
-            serving.run(cx, async move { reply(&uri, function.run(request).await?) }).await
+            serving.run(&cx, async move { reply(&uri, function.run(request).await?) }).await
         }
     }
 }

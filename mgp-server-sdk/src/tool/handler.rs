@@ -2,6 +2,8 @@
 
 use mgp_types::service::{BoxFuture, CallRecord, Reply};
 use mgp_types::{RawObject, RpcError};
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
 
 use super::extract::{FromCall, RequiredState, ToolRequest};
 use super::result::IntoToolResult;
@@ -93,6 +95,19 @@ handler!(A a, B b, C c, D d, E e);
 handler!(A a, B b, C c, D d, E e, G g);
 handler!(A a, B b, C c, D d, E e, G g, H h);
 handler!(A a, B b, C c, D d, E e, G g, H h, I i);
+
+/// The type of an argument of a function with `#[tool]`. The code of the macro checks it, because the errors of the
+/// derives do not name the remedy.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be an argument of a tool function",
+    label = "not an argument",
+    note = "the type of an argument needs `#[derive(Deserialize, JsonSchema)]`",
+    note = "a parameter that implements `FromCall` needs the attribute `#[extract]`"
+)]
+pub trait ToolArgument {}
+
+#[diagnostic::do_not_recommend]
+impl<T: DeserializeOwned + JsonSchema> ToolArgument for T {}
 
 /// Does nothing; it compiles only for values that can be sent to other threads. The code of `#[tool]` passes the
 /// function's future, to check that it is `Send`.

@@ -8,7 +8,7 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use super::Tool;
-use super::extract::ToolRequest;
+use super::extract::{ToolRequest, received_meta};
 
 /// The layers of a tool, innermost first.
 #[derive(Clone, Default)]
@@ -53,13 +53,13 @@ impl Service<Call> for InnermostTool {
     mgp_types::always_ready!(innermost);
 
     fn call(&mut self, call: Call) -> Self::Future {
-        let arguments = call.tool_arguments();
+        let (arguments, meta) = (call.tool_arguments(), received_meta(&call));
         let (_, _, cx) = call.into_parts();
         let state =
             cx.extensions.get::<CarriedState>().map(|CarriedState(state)| Arc::clone(state));
         let definition = Arc::clone(&self.definition);
         let request = ToolRequest::new(definition, arguments, cx, state.unwrap_or_default());
-        let running = self.tool.start(request);
+        let running = self.tool.start(request.with_meta(meta));
         Box::pin(running)
     }
 }

@@ -29,11 +29,12 @@ use mgp_types::{RawObject, RpcError};
 use schemars::JsonSchema;
 use tower_layer::Layer;
 
+pub(crate) use extract::received_meta;
 pub use extract::{
-    Args, Cancelled, FromCall, RequiredState, ResultStream, Resume, SessionInfo, State,
-    ToolRequest, Trace,
+    Args, Cancelled, FromCall, RequestMeta, RequiredState, ResultStream, Resume, SessionInfo,
+    State, ToolRequest, Trace,
 };
-pub use handler::{Handler, assert_send};
+pub use handler::{Handler, ToolArgument, assert_send};
 use layers::Layers;
 pub use registry::Tools;
 pub use result::{IntoToolResult, Json, ToolError};
@@ -343,7 +344,7 @@ impl Tool {
         self
     }
 
-    /// Changes any member of the definition.
+    /// Changes any member of the definition, e.g. `_meta`.
     pub fn define(mut self, change: impl FnOnce(&mut mcp::Tool)) -> Self {
         change(&mut self.definition);
         self

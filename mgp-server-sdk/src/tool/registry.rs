@@ -14,7 +14,7 @@ use rustc_hash::FxHashMap;
 
 use self::entry::Entry;
 use self::list::Form;
-use super::extract::{ToolRequest, admit};
+use super::extract::{ToolRequest, admit, received_meta};
 use super::layers::CarriedState;
 use super::run::Running;
 use super::{SchemaStyle, Tool, name_errors, retry_hint, version};
@@ -307,10 +307,11 @@ impl Tools {
             call.cx_mut().extensions.insert(CarriedState(state));
             return Ok(Running::Inline(stack.send(call)));
         }
-        let arguments = call.tool_arguments();
+        let (arguments, meta) = (call.tool_arguments(), received_meta(&call));
         let (_, _, cx) = call.into_parts();
         let definition = Arc::clone(&entry.definition);
-        Ok(entry.tool.start(ToolRequest::new(definition, arguments, cx, state)))
+        let request = ToolRequest::new(definition, arguments, cx, state).with_meta(meta);
+        Ok(entry.tool.start(request))
     }
 
     /// Notifies all clients that the list of tools changed for them, e.g. because their access changed.

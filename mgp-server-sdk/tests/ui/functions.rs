@@ -50,4 +50,10 @@ impl Method {
     }
 }
 
+/// Is fine.
+#[tool]
+async fn lends(name: &str) -> Result<&str, ToolError> {
+    Ok(name)
+}
+
 fn main() {}

@@ -24,6 +24,40 @@ pub(crate) fn has_english(_: &str) -> bool {
 /// A model that computes vectors of texts.
 ///
 /// Tools and queries go through the same embedder; vectors of different embedders are never compared.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use mgp_toolindex::{EmbedError, Embedder, ToolIndex};
+///
+/// /// Counts letters; a real model is a library or a service.
+/// #[derive(Debug)]
+/// struct Letters;
+///
+/// impl Embedder for Letters {
+///     fn model(&self) -> &str {
+///         "letters-1"
+///     }
+///
+///     fn dimensions(&self) -> usize {
+///         26
+///     }
+///
+///     fn embed(&self, text: &str) -> Result<Vec<f32>, EmbedError> {
+///         let mut vector = vec![0.0_f32; 26];
+///         let letters = text.bytes().map(|byte| byte.to_ascii_lowercase());
+///         letters.filter(u8::is_ascii_lowercase).for_each(|byte| vector[usize::from(byte - b'a')] += 1.0);
+///         let length = vector.iter().map(|one| one * one).sum::<f32>().sqrt();
+///         if length > 0.0 {
+///             vector.iter_mut().for_each(|one| *one /= length);
+///         }
+///         Ok(vector)
+///     }
+/// }
+///
+/// let index = ToolIndex::builder().embedder(Arc::new(Letters)).build();
+/// # drop(index);
+/// ```
 pub trait Embedder: Send + Sync + fmt::Debug {
     /// Returns the name and version of the model; vectors are stored under this name.
     fn model(&self) -> &str;

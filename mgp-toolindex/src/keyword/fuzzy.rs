@@ -238,6 +238,12 @@ fn similarity(word: &[char], other: &str) -> f32 {
     1.0 - changes(word, &other) as f32 / longer as f32
 }
 
+/// Returns the number of letters to insert, delete, replace or swap with their neighbour to convert one text to the
+/// other.
+pub(crate) fn letter_changes(a: &str, b: &str) -> usize {
+    changes(&a.chars().collect::<Vec<_>>(), &b.chars().collect::<Vec<_>>())
+}
+
 /// Returns the number of letters to insert, delete, replace or swap with their neighbour to convert one word to the
 /// other.
 fn changes(a: &[char], b: &[char]) -> usize {

@@ -80,11 +80,11 @@ pub(crate) fn relations(words: &[String]) -> Vec<Relation> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::text::words_of;
+    use crate::text::words_and_abbreviations_of;
 
     #[track_caller]
     fn check(text: &str, is_pair: bool, expected: &str) {
-        let all = relations(&words_of(text, MAX_WORDS));
+        let all = relations(&words_and_abbreviations_of(text, MAX_WORDS));
         let is_found = |relation: &Relation| {
             relation.word.is_none() == is_pair && relation.words().any(|word| word == expected)
         };
@@ -96,6 +96,17 @@ mod tests {
         check("get wet", true, "weather");
         check("wet, as I get", true, "weather");
         check("wet and a long walk before you get", false, "weather");
+    }
+
+    #[test]
+    fn an_abbreviation_leads_to_words_of_tools() {
+        for (word, expected) in
+            [("pr", "pull"), ("msg", "message"), ("env", "variable"), ("k8s", "kubernetes")]
+        {
+            assert!(related(word).any(|word| word == expected), "{word}");
+        }
+        check("look for text inside files", true, "search");
+        check("my k8s", false, "docker");
     }
 
     #[test]

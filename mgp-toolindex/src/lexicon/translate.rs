@@ -187,13 +187,19 @@ impl Reader<'_> {
             // A word that is only in the word table gives English half the points, because the table also contains some
             // foreign words.
             let word = self.word(token).to_lowercase();
-            english += match self.points(Language::English, &word) {
+            let known = self.points(Language::English, &word);
+            english += match known {
                 0 if token.is_identifier => KNOWN_POINTS,
                 0 => usize::from(has_english(&word)),
                 points => points,
             };
+            // `comment` is also French for `how`, but no language gets more points for a word of tools than English.
+            let of_tools = self.lexicon.find(Language::English, &Language::English.stem(&word));
+            let is_of_tools = of_tools.is_some_and(|senses| !senses.is_function_word());
+            let most = if is_of_tools { known } else { FUNCTION_WORD_POINTS };
             for (language, score) in LATIN.into_iter().zip(&mut scores) {
-                *score += if token.is_identifier { 0 } else { self.points(language, &word) };
+                let points = if token.is_identifier { 0 } else { self.points(language, &word) };
+                *score += points.min(most);
             }
         }
         let best = *scores.iter().max()?;
@@ -571,6 +577,8 @@ mod tests {
             "I am tired of calculus, can you help me with my curriculum?",
             "convert 50 USD to EUR",
             "wget curl ssh",
+            "gh issue comment",
+            "qxzv cell value",
             "",
         ] {
             assert_eq!(translate(text, &|_| false), None, "{text}");

@@ -14,6 +14,7 @@ mod negation;
 mod parsed_query;
 mod past_calls;
 mod query;
+mod quotation;
 mod rank;
 mod reason;
 mod search_result;

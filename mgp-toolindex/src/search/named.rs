@@ -4,6 +4,7 @@ use super::View;
 use super::weight::MAX_UNNAMED_SCORE;
 use crate::catalog::{Bitmap, MAX_SERVER_ID_BYTES, Slot};
 use crate::error::IndexError;
+use crate::keyword::letter_changes;
 use crate::text::{QueryWords, fold_name};
 
 /// The maximum length, in bytes of letters and digits, of a query that is compared with names.
@@ -33,6 +34,10 @@ const IDENTICAL: f32 = 3.0;
 
 /// Returns the tools that the query names, each with the nearness of its name. A nearness below 1 means that the query
 /// has typing errors. From 1 on, a higher nearness means a more similar spelling.
+///
+/// A query of several words must be similar to a whole name, with or without its stop words: `PR review` does not mean
+/// `create_preview`. If tools have each of its words, only one letter may be wrong: `resize image` does not mean
+/// `resize_page`.
 pub(super) fn find(
     view: &View<'_>,
     text: &str,
@@ -65,6 +70,17 @@ pub(super) fn find(
     }
     let whole = QueryWords { whole: words.whole.clone(), ..QueryWords::default() };
     let mut near = view.keywords.fuzzy(&whole, MAX_TOOLS, within)?;
+    if many > 1 {
+        let is_known = |word: &String| view.has_word(word, within);
+        let max_changes = if words.raw.iter().all(is_known) { 1 } else { 2 };
+        let texts = [words.whole.clone(), words.raw.concat()];
+        near.retain(|(slot, nearness)| {
+            let name = view.catalog.entry(*slot).map(|entry| fold_name(entry.name()));
+            let is_near = |name: &str, text: &str| letter_changes(name, text) <= max_changes;
+            let is_name = |name: String| texts.iter().any(|text| is_near(&name, text));
+            *nearness >= SAME_LETTERS || name.is_some_and(is_name)
+        });
+    }
     if !near.is_empty()
         && let Some(exact) = with_all_words(view, words, within)?
     {

@@ -7,7 +7,7 @@ use super::weight::{
 };
 use super::{FallbackReason, View};
 use crate::lexicon::{Translation, calculator, related, relations};
-use crate::text::{Analyzer, Field, QueryWords, Term, words_of};
+use crate::text::{Analyzer, Field, QueryWords, Term, words_and_abbreviations_of};
 
 /// The maximum number of bytes that are read from a query; a longer text is probably a pasted document.
 pub(crate) const MAX_QUERY_BYTES: usize = 4 * 1024;
@@ -15,6 +15,9 @@ pub(crate) const MAX_QUERY_BYTES: usize = 4 * 1024;
 /// The maximum number of words of a unit (the query or a clause) that are passed to [`relations`]. It is one more than
 /// that function accepts, so that the function returns nothing for longer units.
 const MAX_HINT_WORDS: usize = 25;
+
+/// The maximum number of words of a unit for which related words are added; only pasted documents have more words.
+const MAX_RELATED_WORDS: usize = 256;
 
 #[derive(Debug)]
 pub(super) struct ParsedQuery<'a> {
@@ -166,7 +169,7 @@ fn add_related(text: &str, words: &mut QueryWords, analyzer: &Analyzer) {
     for word in calculator(text) {
         words.add(&analyzer.stem(word), 1.0);
     }
-    for own in words.raw.clone() {
+    for own in words_and_abbreviations_of(text, MAX_RELATED_WORDS) {
         let stem = analyzer.stem(&own);
         if words.terms.iter().all(|term| term.text != stem || term.weight < 1.0) {
             continue;
@@ -185,7 +188,7 @@ fn add_related(text: &str, words: &mut QueryWords, analyzer: &Analyzer) {
 /// Returns the words that tools use for the everyday words of a unit, and adds them to `hints`; `own` has the unit's
 /// own words.
 fn hint_of(text: &str, own: &QueryWords, hints: &mut QueryWords, analyzer: &Analyzer) -> Hint {
-    let all = words_of(text, MAX_HINT_WORDS);
+    let all = words_and_abbreviations_of(text, MAX_HINT_WORDS);
     let mut hint = Hint::default();
     for relation in relations(&all) {
         // A unit of one word usually asks for just the thing that the word names, so an ambiguous hint is left out.

@@ -24,6 +24,7 @@ use super::named;
 use super::negation::Negation;
 use super::parsed_query::{MAX_QUERY_BYTES, ParsedQuery};
 use super::past_calls::PastCalls;
+use super::quotation::without_quotations;
 use super::reason::reason;
 use super::spelling;
 use super::weight::{DEPRECATED_FACTOR, SIMILAR_NAME_EVIDENCE, Weights};
@@ -91,6 +92,8 @@ pub(super) fn rank_by_evidence(
     within: Option<&Bitmap>,
     k: usize,
 ) -> Result<Ranking, IndexError> {
+    let text = without_quotations(text);
+    let text = &*text;
     let exclusion = Exclusion::of(view, text, within);
     let text = exclusion.as_ref().map_or(text, |exclusion| &*exclusion.text);
     let (text, mut translation) = reword(view, text, within)?;

@@ -193,6 +193,21 @@ fn correct_words_of_another_name_are_not_taken_as_typing_errors() {
 }
 
 #[test]
+fn a_query_of_correct_words_is_not_a_misspelled_name() {
+    let index = ToolIndex::new();
+    let tools =
+        ["resize_page", "insert_image", "create_item_preview", "request_review", "get_schema"];
+    index.put(ServerEntry::new("x").tools(tools.map(|name| tool(name, "", "a")))).unwrap();
+    for text in ["resize image", "PR review", "DB schema"] {
+        let found = ask(&index, &Query::new(text));
+        assert!(found.hits.iter().all(|hit| hit.score <= 0.9), "{text}: {:?}", found.hits);
+    }
+    for text in ["resiez pagee", "resize pag", "insert an image"] {
+        assert!(ask(&index, &Query::new(text)).hits[0].score > 0.9, "{text}");
+    }
+}
+
+#[test]
 fn unknown_words_are_taken_as_typing_errors() {
     let found = ask(&index(), &Query::new("forcast").strategy(SearchStrategy::Keyword));
     assert_eq!(ids(&found), ["world.get_forecast"]);
@@ -311,6 +326,22 @@ fn to_open_a_new_thing_finds_the_tool_that_creates_it() {
     }
     let own = named(&["create_pull_request", "open_pull_request"]);
     assert_eq!(ids(&ask(&own, &Query::new("open a pull request")))[0], "x.open_pull_request");
+}
+
+#[test]
+fn the_words_of_a_message_to_send_are_not_searched() {
+    let text = "send an email to my brother: 'draws the weather forecast of the almanac city'";
+    let found = ask(&index(), &Query::new(text));
+    assert_eq!(ids(&found)[0], "office.send_mail", "{:?}", ids(&found));
+}
+
+#[cfg(feature = "lexicon")]
+#[test]
+fn an_abbreviation_with_a_digit_leads_to_the_words_of_tools() {
+    let index = named(&["docker_start", "kubernetes_scale", "play_song"]);
+    let found = ids(&ask(&index, &Query::new("have a look at k8s")));
+    assert_eq!(found.len(), 2, "{found:?}");
+    assert!(!found.contains(&"x.play_song".to_owned()), "{found:?}");
 }
 
 #[test]

@@ -37,7 +37,7 @@ const MAX_ALL_VALUES_BYTES: usize = 256;
 /// The version of the indexed words. Increase it when the words of a tool change; stored words with another version are
 /// then indexed again.
 #[cfg(feature = "sqlite")]
-pub(crate) const DOCUMENT_VERSION: u32 = 4;
+pub(crate) const DOCUMENT_VERSION: u32 = 5;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Document {

@@ -17,6 +17,6 @@ pub(crate) use document::{Document, INPUT_PREFIX, OUTPUT_PREFIX, kind_words};
 pub(crate) use fold::{fold_name, without_invisible};
 pub(crate) use query_words::{Field, QueryWords, Term};
 pub(crate) use schema::compact;
-pub(crate) use split::words_of;
+pub(crate) use split::{words_and_abbreviations_of, words_of};
 pub(crate) use stop::is_stop_word;
 pub(crate) use tool_text::{TextLimits, ToolText, truncate};

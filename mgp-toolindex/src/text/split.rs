@@ -62,6 +62,19 @@ pub(crate) fn words_of(text: &str, max: usize) -> Vec<String> {
     words
 }
 
+/// Returns the first words of a text, in lower case, and after its parts each identifier with a digit, e.g. `k8s`.
+pub(crate) fn words_and_abbreviations_of(text: &str, max: usize) -> Vec<String> {
+    let mut words = Vec::new();
+    split(text, &mut |piece| match piece {
+        Piece::Word(word) if words.len() < max => words.push(word.to_owned()),
+        Piece::Whole(word) if words.len() < max && word.contains(|c: char| c.is_ascii_digit()) => {
+            words.push(word.to_owned());
+        }
+        _ => {}
+    });
+    words
+}
+
 /// Returns whether a character belongs to a script that is written without spaces, or whose words carry particles.
 fn is_dense(c: char) -> bool {
     // Compare with the lowest code point first, because most characters are below it.
@@ -221,6 +234,12 @@ mod tests {
         check("PostgreSQL", "postgre sql =postgresql");
         check("parseIDs", "parse ids =parseids");
         check("_private__name_", "private name =privatename");
+    }
+
+    #[test]
+    fn an_abbreviation_with_a_digit_is_also_a_word() {
+        let words = words_and_abbreviations_of("list K8s pods, not read_file", 8);
+        assert_eq!(words, ["list", "k", "8", "s", "k8s", "pods", "not", "read"]);
     }
 
     #[test]

@@ -44,7 +44,7 @@ pub use self::handle::Child;
 pub use self::keeper::Keeper;
 pub use self::pipes::{ChildReader, ChildWriter};
 pub use self::program::{PROGRAM_EXTENSIONS, find_program, is_program};
-pub use self::search_path::search_path;
+pub use self::search_path::{SkippedFolder, search_path};
 pub use self::stderr::StderrLimits;
 pub(crate) use self::stderr::readable;
 

@@ -5,8 +5,10 @@
 //! started this process. The folders are added after those of `PATH`, so that they never hide a program of it.
 
 use std::ffi::OsString;
+use std::fmt;
 #[cfg(unix)]
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::path::PathBuf;
 
 /// The search path of a system without the variable `PATH`.
 #[cfg(unix)]
@@ -65,6 +67,77 @@ const MAX_ALIAS_BYTES: u64 = 64;
 #[must_use]
 pub fn search_path() -> OsString {
     with_usual_folders(std::env::var_os("PATH").filter(|path| !path.is_empty()))
+}
+
+/// A usual folder of the user that [`search_path`] leaves out, because other users could change it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SkippedFolder {
+    /// The usual folder.
+    pub folder: PathBuf,
+    /// The folder that others could change: the usual folder behind its links, or one that contains it.
+    pub open: PathBuf,
+    /// `true` if `open` belongs to this user, who can then close it to others.
+    pub is_own: bool,
+}
+
+impl SkippedFolder {
+    /// Returns the folders that are left out. The call reads folders, so it blocks for a moment.
+    #[must_use]
+    pub fn all() -> Vec<Self> {
+        skipped_folders()
+    }
+
+    /// Returns the first of the folders that has a program of this name.
+    #[must_use]
+    pub fn with_program(name: &str) -> Option<Self> {
+        if name.contains(std::path::is_separator) {
+            return None;
+        }
+        Self::all().into_iter().find(|skipped| super::is_program(&skipped.folder.join(name)))
+    }
+
+    /// Returns the sentence that names the step after which the folder is searched.
+    #[must_use]
+    pub fn remedy(&self) -> String {
+        let open = self.open.display();
+        if self.is_own {
+            format!("run `chmod go-w '{open}'`")
+        } else {
+            format!("make sure that only you and root can change `{open}`")
+        }
+    }
+}
+
+impl fmt::Display for SkippedFolder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (folder, open) = (self.folder.display(), self.open.display());
+        write!(f, "`{folder}` is not searched, because other users could change `{open}`")
+    }
+}
+
+#[cfg(not(unix))]
+fn skipped_folders() -> Vec<SkippedFolder> {
+    Vec::new()
+}
+
+#[cfg(unix)]
+fn skipped_folders() -> Vec<SkippedFolder> {
+    use std::os::unix::fs::MetadataExt as _;
+
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let known: Vec<PathBuf> = std::env::split_paths(&path).collect();
+    let skipped = usual_folders().into_iter().filter_map(|folder| {
+        let real = real_folder(&folder)?;
+        if known.contains(&folder) || known.contains(&real) {
+            return None;
+        }
+        let open = open_folder(&real)?;
+        let user = rustix::process::geteuid().as_raw();
+        let is_own = open.metadata().is_ok_and(|metadata| metadata.uid() == user);
+        Some(SkippedFolder { folder, open, is_own })
+    });
+    skipped.collect()
 }
 
 #[cfg(unix)]
@@ -137,9 +210,19 @@ fn version(text: &str) -> Option<Vec<u64>> {
 /// Returns the folder behind all links, if only the user and root can change what it contains.
 #[cfg(unix)]
 fn private_folder(folder: &Path) -> Option<PathBuf> {
+    real_folder(folder).filter(|real| open_folder(real).is_none())
+}
+
+#[cfg(unix)]
+fn real_folder(folder: &Path) -> Option<PathBuf> {
+    std::fs::canonicalize(folder).ok().filter(|real| real.is_dir())
+}
+
+/// Returns the first folder among `real` and those that contain it that a user other than this one and root can change.
+#[cfg(unix)]
+fn open_folder(real: &Path) -> Option<PathBuf> {
     use std::os::unix::fs::MetadataExt as _;
 
-    let real = std::fs::canonicalize(folder).ok().filter(|real| real.is_dir())?;
     let user = rustix::process::geteuid().as_raw();
     let is_private = |folder: &Path| {
         let Ok(metadata) = folder.metadata() else { return false };
@@ -152,7 +235,7 @@ fn private_folder(folder: &Path) -> Option<PathBuf> {
         let is_sticky = folder != real && mode & 0o1000 != 0;
         (owner == 0 || owner == user) && (mode & others == 0 || is_sticky)
     };
-    real.ancestors().all(is_private).then(|| real.clone())
+    real.ancestors().find(|folder| !is_private(folder)).map(Path::to_owned)
 }
 
 #[cfg(all(test, unix))]

@@ -10,6 +10,33 @@ use mgp_types::service::BoxFuture;
 /// [`handle_refusal`](Self::handle_refusal).
 ///
 /// Implement it with the `#[async_trait]` macro of the `async-trait` crate.
+///
+/// ```
+/// use async_trait::async_trait;
+/// use mgp_transport::http::{CredentialRefusal, Credentials};
+/// use mgp_types::sync::Mutex;
+/// use mgp_types::{ErrorCode, RpcError};
+///
+/// /// A token that another program renews in a file.
+/// struct TokenFile(Mutex<String>);
+///
+/// #[async_trait]
+/// impl Credentials for TokenFile {
+///     async fn authorization(&self) -> Result<Option<String>, RpcError> {
+///         Ok(Some(format!("Bearer {}", *self.0.lock())))
+///     }
+///
+///     async fn handle_refusal(&self, refusal: CredentialRefusal) -> Result<(), RpcError> {
+///         if refusal.attempts > 1 {
+///             return Err(RpcError::new(ErrorCode::AUTH_EXPIRED, "the server refused the token"));
+///         }
+///         let token = std::fs::read_to_string("token");
+///         let token = token.map_err(|error| RpcError::internal("cannot read the token").because(error))?;
+///         *self.0.lock() = token.trim().to_owned();
+///         Ok(())
+///     }
+/// }
+/// ```
 #[async_trait]
 pub trait Credentials: Send + Sync + 'static {
     /// Returns the value of the `Authorization` header; `None` to send the request without this header.

@@ -76,3 +76,17 @@ tagged! {
         "ref/resource" => Resource(ResourceReference),
     }
 }
+
+impl CompleteReference {
+    /// Creates a reference to the prompt `name`.
+    #[must_use]
+    pub fn prompt(name: impl Into<String>) -> Self {
+        Self::Prompt(PromptReference::new(name))
+    }
+
+    /// Creates a reference to a resource template, or to a resource, by its URI.
+    #[must_use]
+    pub fn resource(uri: impl Into<String>) -> Self {
+        Self::Resource(ResourceReference::new(uri))
+    }
+}

@@ -176,6 +176,30 @@ impl ContentBlock {
         Self::Text(TextContent::new(text.into()))
     }
 
+    /// Creates a link to a resource that the client can read.
+    ///
+    /// ```
+    /// use mgp_types::mcp::{ContentBlock, ResourceContents, ResourceLink};
+    ///
+    /// let log = ContentBlock::resource_link("file:///var/log/a.log", "a.log");
+    /// let note = ContentBlock::resource(ResourceContents::text("note://1", "Milk, bread."));
+    /// // Sets further members of a block.
+    /// let mut link = ResourceLink::new("file:///var/log/b.log", "b.log");
+    /// link.mime_type = Some("text/plain".to_owned());
+    /// let blocks = [log, note, link.into()];
+    /// # drop::<[ContentBlock; 3]>(blocks);
+    /// ```
+    #[must_use]
+    pub fn resource_link(uri: impl Into<String>, name: impl Into<String>) -> Self {
+        Self::ResourceLink(ResourceLink::new(uri, name))
+    }
+
+    /// Creates a block that includes a resource with its contents.
+    #[must_use]
+    pub fn resource(contents: ResourceContents) -> Self {
+        Self::Resource(EmbeddedResource::new(contents))
+    }
+
     /// Returns the text of a block whose JSON has only the members `type` and `text`, in this order and without spaces,
     /// as most peers write it; `None` for every other block. This is several times as fast as decoding the block.
     ///
@@ -248,6 +272,14 @@ impl ContentBlock {
     }
 }
 
+impl ResourceContents {
+    /// Creates the contents of the resource `uri` from text.
+    #[must_use]
+    pub fn text(uri: impl Into<String>, text: impl Into<String>) -> Self {
+        Self { text: Some(text.into()), ..Self::new(uri) }
+    }
+}
+
 #[cfg(feature = "service")]
 impl ResourceContents {
     /// Creates the contents of the resource `uri` from bytes.
@@ -287,10 +319,8 @@ mod tests {
         }
         assert_eq!(ContentBlock::text("f").to_bytes(), None);
         assert_eq!(ContentBlock::Image(ImageContent::new("%", "image/png")).to_bytes(), None);
-        let mut text = ResourceContents::new("a:b");
-        assert_eq!(text.to_bytes(), None);
-        text.text = Some("f".to_owned());
-        assert_eq!(text.to_bytes().unwrap(), b"f");
+        assert_eq!(ResourceContents::new("a:b").to_bytes(), None);
+        assert_eq!(ResourceContents::text("a:b", "f").to_bytes().unwrap(), b"f");
     }
 
     #[test]

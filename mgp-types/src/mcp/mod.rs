@@ -6,6 +6,7 @@ mod content;
 mod elicitation;
 mod handshake;
 mod input;
+mod legacy_schema;
 mod logging;
 mod meta;
 mod progress;
@@ -46,6 +47,7 @@ pub use handshake::{
 pub use input::{
     InputElicitation, InputRequest, InputRequests, InputRequiredResult, InputRoots, InputSampling,
 };
+pub use legacy_schema::{is_of_objects, legacy_output_schema};
 pub use logging::{LogLevel, LogMessageParams, SetLevelParams};
 pub use meta::{Meta, key};
 pub use progress::{CancelledParams, ProgressParams};

@@ -84,3 +84,24 @@ record! {
         opt meta as "_meta": Option<Meta>,
     }
 }
+
+impl PromptMessage {
+    /// Creates a message of the user that consists of text.
+    ///
+    /// ```
+    /// use mgp_types::mcp::{PromptMessage, Role};
+    ///
+    /// let messages = [PromptMessage::user("2 + 2?"), PromptMessage::assistant("4")];
+    /// assert_eq!(messages.map(|message| message.role), [Role::User, Role::Assistant]);
+    /// ```
+    #[must_use]
+    pub fn user(text: impl Into<String>) -> Self {
+        Self::new(Role::User, ContentBlock::text(text))
+    }
+
+    /// Creates a message of the model that consists of text.
+    #[must_use]
+    pub fn assistant(text: impl Into<String>) -> Self {
+        Self::new(Role::Assistant, ContentBlock::text(text))
+    }
+}

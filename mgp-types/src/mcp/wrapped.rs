@@ -1,17 +1,20 @@
 //! Comparison of definitions whose output schemas have the forms of the two eras.
 //!
 //! Before 2026-07-28, an output schema had to describe an object. Some SDKs that serve both eras, e.g. that of
-//! TypeScript, list any other schema to legacy peers as the schema of the member `result` of an object.
+//! TypeScript, list any other schema to legacy peers as the schema of the member `result` of an object. Others follow a
+//! reference at the root of the schema (see [`legacy_output_schema`]).
 
 use serde_json::Value;
 
+use super::legacy_schema::legacy_output_schema;
+use crate::record::RawObject;
 use crate::wire::Payload;
 
 /// The place of the inner schema, with which its references to itself begin in the outer schema.
 const INNER: &str = "#/properties/result";
 
 /// Returns whether two definitions of a tool are equal, except that one of them has the output schema of the other
-/// within the schema of an object, which is its form in the other era.
+/// within the schema of an object, or with its reference at the root followed, which are its forms in the legacy era.
 ///
 /// ```
 /// use mgp_types::Payload;
@@ -25,17 +28,28 @@ const INNER: &str = "#/properties/result";
 #[must_use]
 pub fn differ_only_in_wrapping(one: &Payload, other: &Payload) -> bool {
     // Most changed definitions have no such schema, so they need not be parsed.
-    let may_wrap = |definition: &Payload| definition.as_str().contains(r#""required":["result"]"#);
-    if !may_wrap(one) && !may_wrap(other) {
+    let may_differ = |definition: &Payload| {
+        let text = definition.as_str();
+        text.contains(r#""required":["result"]"#) || text.contains(r#""$ref""#)
+    };
+    if !may_differ(one) && !may_differ(other) {
         return false;
     }
     let (Ok(mut one), Ok(mut other)) = (one.get::<Value>(), other.get::<Value>()) else {
         return false;
     };
     match (take_output_schema(&mut one), take_output_schema(&mut other)) {
-        (Some(left), Some(right)) => one == other && (wraps(&left, &right) || wraps(&right, &left)),
+        (Some(left), Some(right)) => {
+            one == other && (is_legacy_form(&left, &right) || is_legacy_form(&right, &left))
+        }
         _ => false,
     }
+}
+
+/// Returns whether `legacy` is a form that the schema `modern` has in the legacy era.
+fn is_legacy_form(legacy: &Value, modern: &Value) -> bool {
+    let followed = || legacy_output_schema(RawObject::of(modern).ok()?)?.get::<Value>().ok();
+    wraps(legacy, modern) || modern.get("$ref").is_some() && followed().as_ref() == Some(legacy)
 }
 
 fn take_output_schema(definition: &mut Value) -> Option<Value> {
@@ -124,6 +138,26 @@ mod tests {
         assert!(is_same(recursive, &object(&moved, "")));
         let dialect = r#"{"$schema":"a","type":"array"}"#;
         assert!(is_same(dialect, &object(dialect, r#""$schema":"a","#)));
+    }
+
+    #[test]
+    fn a_followed_reference_is_no_change() {
+        let node = r##""properties":{"kid":{"$ref":"#/$defs/a"}},"type":"object""##;
+        let modern = format!(r##"{{"$defs":{{"a":{{{node}}}}},"$ref":"#/$defs/a"}}"##);
+        let legacy = |rest: &str| {
+            let root = modern.strip_suffix(r##""$ref":"#/$defs/a"}"##).unwrap();
+            format!("{root}{rest}}}")
+        };
+        assert!(is_same(&modern, &legacy(node)));
+        for other in [
+            legacy(&format!(r#"{node},"description":"x""#)),
+            legacy(r#""type":"object""#),
+            legacy(node).replacen("kid", "child", 1),
+        ] {
+            assert!(!is_same(&modern, &other), "{other}");
+        }
+        let values = modern.replace("object", "array");
+        assert!(!is_same(&values, &legacy(node).replace("object", "array")));
     }
 
     #[test]

@@ -164,6 +164,18 @@ impl ResultMembers {
         }
     }
 
+    /// Moves the members that were collected during an earlier request for the same call into this collection. Members
+    /// whose extensions the caller did not negotiate with its current request are dropped.
+    pub fn take_from(&self, earlier: &Self) {
+        let taken = std::mem::take(&mut *earlier.members.lock());
+        let dropped = Self::names_of(ExtensionSet::PROPOSALS.difference(self.active));
+        let mut members = self.members.lock();
+        for (name, value) in taken.into_iter().filter(|(name, _)| !dropped.contains(name)) {
+            members.retain(|(known, _)| *known != name);
+            members.push((name, value));
+        }
+    }
+
     /// Returns the names of those members of a result's `_meta` that belong to the given extensions.
     ///
     /// A gateway removes these members from results that it forwards, if its own caller did not negotiate the

@@ -136,10 +136,18 @@ impl Extras {
 }
 
 impl PartialEq for Extras {
-    /// Compares the members without regard to their order, which has no meaning in JSON.
+    /// Compares the members without regard to their order, which has no meaning in JSON. Takes linear time, so that a
+    /// peer cannot slow this process down with many members.
     fn eq(&self, other: &Self) -> bool {
-        self.0.len() == other.0.len()
-            && self.0.iter().all(|(name, value)| other.get(name) == Some(value))
+        if self.0.len() != other.0.len() {
+            return false;
+        }
+        // Most equal objects also have the same order.
+        if self.0 == other.0 {
+            return true;
+        }
+        let members: HashMap<&str, &Payload> = other.iter().collect();
+        self.iter().all(|(name, value)| members.get(name) == Some(&value))
     }
 }
 

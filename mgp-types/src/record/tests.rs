@@ -168,3 +168,23 @@ fn many_unknown_members_are_read_in_linear_time() {
     let empty: Empty = serde_json::from_str(&text).unwrap();
     assert_eq!(empty.extra.len(), 50_000);
 }
+
+#[test]
+fn many_members_in_another_order_are_compared_in_linear_time() {
+    let member = |n: u32| (format!("member{n:06}"), Payload::null());
+    let time = |count: u32| {
+        let one: Extras = (0..count).map(member).collect();
+        let other: Extras = (0..count).rev().map(member).collect();
+        let once = || {
+            let start = tokio::time::Instant::now();
+            assert!(one == other);
+            start.elapsed()
+        };
+        (0..3).map(|_| once()).min().unwrap()
+    };
+    let (few, many) = (time(1_000), time(32_000));
+    assert!(many < few * 320, "{few:?} for 1,000 members, {many:?} for 32,000");
+    let one: Extras = [member(1), member(2)].into_iter().collect();
+    let other: Extras = [member(3), member(1)].into_iter().collect();
+    assert_ne!(one, other);
+}

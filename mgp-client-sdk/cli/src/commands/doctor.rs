@@ -99,6 +99,7 @@ fn check_kernel(doctor: &Doctor, selected: &Selected, running: &KernelState) -> 
 async fn check_machine(global: &Global, config: &Config, folder: &Path) -> Vec<Check> {
     let mut checks = hosts::check(global);
     checks.extend(environment::check(config));
+    checks.extend(environment::check_folders());
     checks.extend(environment::check_proxies().await);
     checks.extend(outgoing::check(&config.kernel, folder).await);
     checks.extend(tls::check(&config.kernel.http, folder));

@@ -426,7 +426,8 @@ fn host_files(global: &Global, host: KnownHost, import: &Import) -> CliResult<Ve
     // A project's file may come from other people, so it is read only with `--project`.
     let project = host.project_file(&std::env::current_dir()?).filter(|_| import.project);
     let files = std::iter::once(host.user_file(&home)).chain(settings).chain(project);
-    Ok(files.filter(|file| file.exists()).collect())
+    // A file whose folder cannot be read is reported when it is read.
+    Ok(files.filter(|file| file.try_exists().unwrap_or(true)).collect())
 }
 
 /// Reads the servers of a host; `None` if the host has no file, or its file has no servers, not even servers that
@@ -444,7 +445,7 @@ pub(super) fn read_host_file(global: &Global, host: KnownHost) -> CliResult<Opti
     }
     warn_of_unread(global, host, &home);
     let file = host.user_file(&home);
-    if !file.exists() {
+    if !file.try_exists().unwrap_or(true) {
         return Ok(None);
     }
     match read_host(global, host, &file) {

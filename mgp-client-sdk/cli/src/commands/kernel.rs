@@ -37,7 +37,7 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(30);
 const LOCK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The severity of a finding that makes an entry of the configuration unusable.
-const ERROR: &str = "error";
+pub(crate) const ERROR: &str = "error";
 
 /// The name of a member of protocol results that the output of commands omits.
 pub(super) const RESULT_TYPE: &str = "resultType";
@@ -287,7 +287,7 @@ pub(crate) async fn stop(global: &Global, stop: &Stop) -> CliResult {
 }
 
 /// Stops the kernel at the other end of a connection; returns when the state folder is free for the next kernel.
-pub(super) async fn stop_over(
+pub(crate) async fn stop_over(
     global: &Global,
     client: &Client,
     drain: Option<Duration>,

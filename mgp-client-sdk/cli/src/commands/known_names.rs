@@ -251,8 +251,8 @@ pub(super) fn unknown<'a>(
     ))
 }
 
-/// Returns the failure's text without the hint at `--force`, for commands that do not have this option.
-pub(super) fn without_force(failure: &Failure) -> String {
+/// Returns the failure's text without the hint at `--force`, for commands and pages that do not have this option.
+pub(crate) fn without_force(failure: &Failure) -> String {
     failure.to_string().replace(FORCE, "").trim_end_matches([' ', ';']).to_owned()
 }
 

@@ -22,7 +22,7 @@ use mgp_discovery::{
 };
 use mgp_kernel::{LoginServer, Logins};
 use mgp_security::Definitions;
-use mgp_transport::{ChildCommand, is_program};
+use mgp_transport::{ChildCommand, SkippedFolder, is_program};
 use mgp_types::Payload;
 use mgp_types::mcp::{Era, ListParams, Tool};
 use mgp_types::method::ToolsList;
@@ -418,10 +418,15 @@ pub(super) fn find_program(
     });
     files.into_iter().find(|file| is_program(file)).ok_or_else(|| {
         let fix = arguments_fix(command, cwd, path);
+        if let Some(skipped) = SkippedFolder::with_program(command).filter(|_| fix.is_none()) {
+            let remedy = skipped.remedy();
+            return format!(
+                "the program `{command}` is not on the PATH, but in a folder that is left out: {skipped}; {remedy}"
+            );
+        }
         let fix = fix.unwrap_or_else(|| "install it, or use its full path".to_owned());
         format!(
-            "the program `{command}` is not on the PATH, nor in those usual folders of this user \
-             that others cannot change; {fix}"
+            "the program `{command}` is not on the PATH, nor in the usual folders of this user; {fix}"
         )
     })
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use mgp_client_sdk::Client;
+use mgp_discovery::Sources;
 use serde::Serialize;
 use tokio::time::{sleep, timeout};
 
@@ -190,6 +191,8 @@ struct Description {
     command: Vec<String>,
     /// The search path (`PATH`) of the service, for the programs of servers.
     path: String,
+    /// The value of `XDG_CONFIG_HOME`, if the user's own configuration is in that folder.
+    config_home: Option<String>,
     /// The file for its standard error, where the service manager does not keep it; `None` if it has a log of its own.
     log: Option<String>,
 }
@@ -213,12 +216,14 @@ impl Description {
             }
         }
         let path = std::env::var("PATH").unwrap_or_default();
+        let config_home = Sources::config_home().as_deref().map(absolute).transpose()?;
         let log = state::folder(global)?.join(LOG).to_string_lossy().into_owned();
         let log = install.http.as_ref().map(|_| log);
-        if command.iter().chain([&path]).chain(&log).any(|text| text.contains(char::is_control)) {
+        let is_broken = |text: &String| text.contains(char::is_control);
+        if command.iter().chain([&path]).chain(&config_home).chain(&log).any(is_broken) {
             return Err(Failure::failed("a path of the service has a control character"));
         }
-        Ok(Self { command, path, log })
+        Ok(Self { command, path, config_home, log })
     }
 
     /// Returns the text of the unit file for systemd.
@@ -229,9 +234,12 @@ impl Description {
         };
         let command: Vec<String> =
             self.command.iter().map(|word| quoted(&word.replace('$', "$$"))).collect();
+        let home = self.config_home.as_ref();
+        let home = home.map(|home| quoted(&format!("XDG_CONFIG_HOME={home}")));
+        let home = home.map(|home| format!("Environment={home}\n")).unwrap_or_default();
         format!(
             "[Unit]\nDescription=mgp, one governed server in front of all tool servers\nStartLimitIntervalSec=0\n\n\
-             [Service]\nExecStart={}\nEnvironment={}\nRestart=on-failure\nRestartSec=5\n\
+             [Service]\nExecStart={}\nEnvironment={}\n{home}Restart=on-failure\nRestartSec=5\n\
              KillMode=mixed\nTimeoutStopSec=60\n\n\
              [Install]\nWantedBy=default.target\n",
             command.join(" "),
@@ -249,10 +257,13 @@ impl Description {
         let command = command.join("\n    ");
         let log = self.log.as_ref().map(|log| text(log));
         let log = log.map(|log| format!("<key>StandardErrorPath</key>\n  {log}\n  "));
+        let home = self.config_home.as_ref().map(|home| text(home));
+        let home = home.map(|home| format!("  <key>XDG_CONFIG_HOME</key>\n    {home}\n  "));
+        let home = home.unwrap_or_default();
         format!(
             "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<plist version=\"1.0\">\n<dict>\n  \
              <key>Label</key>\n  {}\n  <key>ProgramArguments</key>\n  <array>\n    {command}\n  </array>\n  \
-             <key>EnvironmentVariables</key>\n  <dict>\n    <key>PATH</key>\n    {}\n  </dict>\n  \
+             <key>EnvironmentVariables</key>\n  <dict>\n    <key>PATH</key>\n    {}\n  {home}</dict>\n  \
              <key>RunAtLoad</key>\n  <true/>\n  <key>KeepAlive</key>\n  <dict>\n    <key>SuccessfulExit</key>\n    \
              <false/>\n  </dict>\n  <key>ThrottleInterval</key>\n  <integer>5</integer>\n  \
              {}<key>ExitTimeOut</key>\n  <integer>60</integer>\n</dict>\n</plist>\n",
@@ -413,6 +424,7 @@ mod tests {
         Description {
             command: words.map(str::to_owned).to_vec(),
             path: "/opt/a b:/usr/bin".into(),
+            config_home: Some("/home/a/50%".into()),
             log: Some("/state/service.log".into()),
         }
     }
@@ -424,7 +436,9 @@ mod tests {
             unit.contains(r#"ExecStart="/home/a b/50%%/$$x\"\\mgp" "serve" "--http""#),
             "{unit}"
         );
-        assert!(unit.contains(r#"Environment="PATH=/opt/a b:/usr/bin""#), "{unit}");
+        let environment = "Environment=\"PATH=/opt/a b:/usr/bin\"\n\
+                           Environment=\"XDG_CONFIG_HOME=/home/a/50%%\"\nRestart=on-failure\n";
+        assert!(unit.contains(environment), "{unit}");
         // Only the kernel is sent a signal at first, because it lets running calls finish before it ends its servers.
         assert!(unit.contains("\nKillMode=mixed\nTimeoutStopSec=60\n"), "{unit}");
     }
@@ -449,6 +463,8 @@ mod tests {
     fn an_agent_escapes_markup() {
         let agent = service("/home/<b> & c/mgp").agent();
         assert!(agent.contains("<string>/home/&lt;b&gt; &amp; c/mgp</string>"), "{agent}");
+        let home = "  <key>XDG_CONFIG_HOME</key>\n    <string>/home/a/50%</string>\n  </dict>";
+        assert!(agent.contains(home), "{agent}");
         assert!(agent.contains("<key>Label</key>\n  <string>mgp.kernel</string>"), "{agent}");
         assert!(
             agent.contains("<key>StandardErrorPath</key>\n  <string>/state/service.log</string>"),

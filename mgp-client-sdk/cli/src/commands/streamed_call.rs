@@ -69,13 +69,13 @@ const MAX_NOTES: usize = 3;
 /// Prints the part of a result that no chunk contained, and then the notes of a kernel that cut the result.
 fn print_rest(global: &Global, printed: &str, result: &CallToolResult) -> CliResult {
     let texts: Vec<&str> = result.content.iter().filter_map(ContentBlock::as_text).collect();
-    let whole = || (texts.join("\n"), String::new());
+    let whole = || (join_lines(&texts), String::new());
     let found = if printed.is_empty() {
         Some(whole())
     } else {
         (0..=texts.len().min(MAX_NOTES)).find_map(|notes| {
             let rest = texts[notes..].concat().strip_prefix(printed)?.to_owned();
-            Some((rest, texts[..notes].join("\n")))
+            Some((rest, join_lines(&texts[..notes])))
         })
     };
     if found.is_none() {
@@ -93,6 +93,17 @@ fn print_rest(global: &Global, printed: &str, result: &CallToolResult) -> CliRes
         write_stdout(&(escape_lines(content.as_str()) + "\n"))?;
     }
     Ok(())
+}
+
+/// Joins texts, each of which begins on a new line.
+fn join_lines(texts: &[&str]) -> String {
+    texts.iter().fold(String::new(), |mut joined, text| {
+        if !joined.is_empty() && !joined.ends_with('\n') {
+            joined.push('\n');
+        }
+        joined.push_str(text);
+        joined
+    })
 }
 
 fn end_line(printed: &str) -> CliResult {

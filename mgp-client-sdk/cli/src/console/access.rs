@@ -9,13 +9,13 @@ use mgp_types::mgp::{
     AccessEntry, KernelExplainParams, KernelPermission, KernelPermissionChangeParams,
     KernelPermissionsParams, Permission,
 };
-use mgp_types::{ErrorCode, RawObject, Timestamp};
+use mgp_types::{ErrorCode, RawObject};
 
 use super::form::{Form, Posted};
 use super::grant::{self, Filled};
 use super::layout::{self, field, hidden, hint, mark, plain, table, token, url};
 use super::operator::Viewer;
-use super::{Console, PageError, Shared, inbox, keys, shown};
+use super::{Console, PageError, Shared, inbox, keys, shown, times};
 use crate::backend::Backend;
 use crate::commands::access::{self, AccessMatrix, Target};
 use crate::commands::permissions::limits;
@@ -169,24 +169,15 @@ fn origin(viewer: &Viewer, entry: &AccessEntry) -> Markup {
         details.origin {
             summary {
                 @match &entry.expires_at {
-                    Some(end) => { (texts.until_word) " " (moment(end)) },
+                    Some(end) => { (texts.until_word) " " (times::moment(end.as_str())) },
                     None => (texts.no_end),
                 }
             }
             (texts.by_word) " " (plain(entry.granted_by.as_deref().unwrap_or("-")))
-            @if let Some(since) = &entry.granted_at { ", " (super::record::short_time(since.as_str())) " UTC" }
+            @if let Some(since) = &entry.granted_at { ", " (times::moment(since.as_str())) }
             @if let Some(reason) = &entry.justification { ": “" (plain(reason)) "”" }
         }
     }
-}
-
-/// Returns a time without its date if it is today.
-fn moment(end: &Timestamp) -> String {
-    let (end, now) = (super::record::short_time(end.as_str()), Timestamp::now());
-    let today = now.as_str().split('T').next().unwrap_or_default();
-    let (date, time) = end.split_once(' ').unwrap_or(("", &end));
-    let time = time.get(..5).unwrap_or(time);
-    if date == today { format!("{time} UTC") } else { format!("{date} {time} UTC") }
 }
 
 fn decisions_table(console: &Console, viewer: &Viewer, decisions: &[KernelPermission]) -> Markup {
@@ -203,9 +194,9 @@ fn decisions_table(console: &Console, viewer: &Viewer, decisions: &[KernelPermis
                 td { (plain(one.agent_id.as_deref().unwrap_or("*"))) }
                 td { (mark(&one.decision)) }
                 td { (plain(&one.approved_by)) div.dim { (plain(one.justification.as_deref().unwrap_or_default())) } }
-                td.time { @match &one.expires_at { Some(end) => (super::record::short_time(end.as_str())), None => (texts.no_end) } }
+                td.time { @match &one.expires_at { Some(end) => (times::moment(end.as_str())), None => (texts.no_end) } }
                 td {
-                    @if one.decision == "approved" { form method="post" action=(url(console, "/access/withdraw")) {
+                    @if matches!(one.decision.as_str(), "approved" | "denied") { form method="post" action=(url(console, "/access/withdraw")) {
                         (token(viewer)) (hidden("server", server)) (hidden("permission", one.permission.as_str()))
                         button.quiet aria-label=(plain(&format!("{} {server} {}", texts.revoke, one.permission))) { (texts.revoke) }
                     } }
@@ -239,10 +230,11 @@ pub(super) async fn revoke(State(console): Shared, Posted(form, viewer): Posted)
     let backend = Backend::Kernel(viewer.operator.client.clone());
     let target = Target::new(agent, server, form.get("tool"));
     let result = access::revoke_entry(&backend, &target).await;
-    console.ended(&viewer, "/access", format!("{agent} {server}: revoked"), result)
+    let tool = form.get("tool").map(|tool| format!(".{tool}")).unwrap_or_default();
+    console.ended(&viewer, "/access", format!("{agent} {server}{tool}: revoked"), result)
 }
 
-/// Ends a permission, or an approval of later calls.
+/// Ends a permission or its denial, or an approval of later calls.
 pub(super) async fn withdraw(State(console): Shared, Posted(form, viewer): Posted) -> Response {
     let (server, permission) = (form.text("server"), form.text("permission"));
     let params = KernelPermissionChangeParams::new(server, vec![Permission::from(permission)]);

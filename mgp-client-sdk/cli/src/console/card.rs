@@ -5,10 +5,10 @@ use mgp_types::mgp::KernelApproval;
 
 use super::Console;
 use super::form::segment;
-use super::layout::{enter_guard, field, hidden, hint, mark, plain, token, url};
+use super::layout::{enter_guard, field, hidden, hint, in_order, mark, plain, token, url};
 use super::operator::Viewer;
 use super::questions;
-use super::record;
+use super::times;
 use super::waiting::{Waiting, tool_id};
 use crate::commands::approvals::caller;
 
@@ -27,9 +27,10 @@ pub(super) fn card(console: &Console, viewer: &Viewer, waiting: &Waiting) -> Mar
             h2 id=(format!("a-{}", approval.id)) { (heading(viewer, approval)) }
             (facts(viewer, approval))
             (notes(viewer, waiting))
-            pre { (plain(&approval.question)) }
+            pre tabindex="0" { (in_order(&approval.question)) }
             @if is_call || approval.kind == "registration" {
-                p { a href=(url(console, &format!("/call/{}", segment(&approval.id)))) { (texts.whole_call) } }
+                @let whole = if is_call { texts.whole_call } else { texts.whole_request };
+                p { a href=(url(console, &format!("/call/{}", segment(&approval.id)))) { (whole) } }
             }
             (answers(console, viewer, approval, "/"))
         }
@@ -56,7 +57,7 @@ pub(super) fn notes(viewer: &Viewer, waiting: &Waiting) -> Markup {
     html! {
         @if let Some(refusal) = waiting.refusal() { p.failed data-refused { (texts.refused_now) " " (hint(refusal)) } }
         @if let Some(description) = &waiting.description {
-            p.means { (texts.own_words) " “" (plain(&mgp_types::clip(description, MAX_DESCRIPTION))) "”" }
+            p.means { (texts.own_words) " “" (in_order(&mgp_types::clip(description, MAX_DESCRIPTION))) "”" }
         }
     }
 }
@@ -69,8 +70,8 @@ pub(super) fn facts(viewer: &Viewer, approval: &KernelApproval) -> Markup {
         dl {
             @if let Some(risk) = &approval.risk_level { dt { (texts.risk) } dd { (mark(risk.as_str())) } }
             @if !permissions.is_empty() { dt { (texts.permissions) } dd { (plain(&permissions.join(" "))) } }
-            dt { (texts.since) } dd { (record::short_time(approval.asked_at.as_str())) " UTC" }
-            @if let Some(end) = approval.expires_at.as_ref().filter(|_| approval.state == "open") { dt { (texts.until) } dd { (record::short_time(end.as_str())) " UTC" } }
+            dt { (texts.since) } dd { (times::moment(approval.asked_at.as_str())) }
+            @if let Some(end) = approval.expires_at.as_ref().filter(|_| approval.state == "open") { dt { (texts.until) } dd { (times::moment(end.as_str())) } }
         }
     }
 }
@@ -84,8 +85,11 @@ pub(super) fn answers(
 ) -> Markup {
     let texts = viewer.texts;
     let is_call = approval.kind == "call";
-    let is_permission = !is_call && approval.kind != "registration";
-    let approve = if is_permission { texts.approve_permissions } else { texts.approve };
+    let (approve, holds) = match approval.kind.as_str() {
+        "call" => (texts.approve, None),
+        "registration" => (texts.approve_all, Some(texts.registration_holds)),
+        _ => (texts.approve_permissions, Some(texts.permissions_hold)),
+    };
     html! {
         form.row method="post" action=(url(console, "/decide")) {
             (enter_guard(viewer))
@@ -104,7 +108,7 @@ pub(super) fn answers(
             }
         }
         @if is_call { (meanings(viewer, approval)) }
-        @if is_permission { p.means { (texts.permissions_hold) } }
+        @if let Some(holds) = holds { p.means { (hint(holds)) } }
     }
 }
 
@@ -115,10 +119,12 @@ fn meanings(viewer: &Viewer, approval: &KernelApproval) -> Markup {
     let tool = tool_id(approval).or_else(|| approval.tool.clone()).unwrap_or_default();
     let filled = |text: &str| plain(&fill(text, &[("agent", caller), ("tool", &tool)]));
     html! {
+        p.means { (texts.once_means) " " (texts.once_holds) }
         p.means { (texts.hour_means) " " (filled(texts.hour_holds)) }
         @if let Some(like) = &approval.like {
-            p.means { (texts.like_means) " " (filled(texts.like_holds)) " " (plain(like)) }
+            p.means { (texts.like_means) " " (filled(texts.like_holds)) " " (in_order(like)) }
         }
+        p.means { (texts.deny_means) " " (texts.deny_holds) }
         @if approval.agent_id.is_some() {
             p.means { (texts.never_means) " " (filled(texts.never_holds)) }
         }
@@ -168,9 +174,9 @@ pub(super) fn several(console: &Console, viewer: &Viewer, open: &[Waiting]) -> M
 }
 
 /// Returns the arguments of a call in one line.
-fn short_arguments(approval: &KernelApproval) -> Option<String> {
+fn short_arguments(approval: &KernelApproval) -> Option<Markup> {
     let text = approval.arguments.as_deref().filter(|_| approval.kind == "call")?;
-    Some(plain(&mgp_types::clip(text, MAX_ARGUMENTS)))
+    Some(in_order(&mgp_types::clip(text, MAX_ARGUMENTS)))
 }
 
 /// Returns the state of a question as a coloured word; an approval that was used is shown as `approved`.

@@ -7,12 +7,14 @@ use axum::extract::State;
 use axum::response::Response;
 use maud::{Markup, html};
 use mgp_types::method::{KernelInfo, KernelReload};
-use mgp_types::mgp::{KernelInfoParams, KernelInfoResult, KernelReloadParams};
+use mgp_types::mgp::{KernelInfoParams, KernelInfoResult, KernelReloadParams, KernelReloadResult};
 
 use super::form::{Form, Posted};
-use super::layout::{self, hint, mark, plain, token, url};
+use super::layout::{self, Notice, hint, mark, plain, token, url};
 use super::operator::Viewer;
 use super::{Shared, shown};
+use crate::commands::kernel::ERROR;
+use crate::exit::Failure;
 use crate::redaction::masked;
 
 pub(super) async fn page(
@@ -55,23 +57,26 @@ fn findings(viewer: &Viewer, info: &KernelInfoResult) -> Markup {
     }
 }
 
-/// Makes the kernel apply the configuration files in their current state.
+/// Makes the kernel apply the configuration files in their current state. If a file has an error, the notice shows a
+/// failure, because the part with the error keeps its former state.
 pub(super) async fn reload(State(console): Shared, Posted(_, viewer): Posted) -> Response {
-    let result = viewer.operator.client.request::<KernelReload>(&KernelReloadParams::new()).await;
-    let changes = result.as_ref().map(|result| {
-        let changes = result.changed.iter().map(|change| {
-            format!(
-                "{} {}: {}",
-                change.kind,
-                change.id.as_deref().unwrap_or_default(),
-                change.change
-            )
-        });
-        changes.collect::<Vec<_>>().join("; ")
+    let params = KernelReloadParams::new();
+    let notice = match viewer.operator.client.request::<KernelReload>(&params).await {
+        Ok(result) if result.findings.iter().any(|finding| finding.severity == ERROR) => {
+            Notice::Failed(format!("{}; {}", changes(&result), viewer.texts.has_errors))
+        }
+        Ok(result) => Notice::Done(changes(&result)),
+        Err(error) => Notice::Failed(Failure::from(error).to_string()),
+    };
+    console.done(&viewer, "/configuration", &notice)
+}
+
+/// Returns the changes that a reload has made, as one line.
+fn changes(result: &KernelReloadResult) -> String {
+    let changes = result.changed.iter().map(|change| {
+        let id = change.id.as_deref().map_or_else(String::new, |id| format!(" {id}"));
+        format!("{}{id}: {}", change.kind, change.change)
     });
-    let done = changes
-        .ok()
-        .filter(|text| !text.is_empty())
-        .unwrap_or_else(|| "nothing has changed".to_owned());
-    console.ended(&viewer, "/configuration", done, result.map(|_| ()).map_err(Into::into))
+    let changes = changes.collect::<Vec<_>>().join("; ");
+    if changes.is_empty() { "nothing has changed".to_owned() } else { changes }
 }

@@ -13,7 +13,7 @@ use super::operator::Viewer;
 use super::{Console, Shared, access, times};
 use crate::backend::{Backend, PermissionDecision};
 use crate::commands::access::{EntryPart, Target, check_new_entry};
-use crate::commands::known_names::NEW_AGENT;
+use crate::commands::known_names::{NEW_AGENT, without_force};
 use crate::commands::permissions::{check_permission, check_server};
 use crate::exit::Failure;
 
@@ -257,7 +257,7 @@ async fn decide_permissions(
     let (server, names) = (needed(viewer, form, "server")?, needed(viewer, form, "permissions")?);
     for name in names.split_whitespace() {
         let checked = check_permission(name, false);
-        checked.map_err(|failure| Problem::of("permissions", failure.to_string()))?;
+        checked.map_err(|failure| Problem::of("permissions", without_force(&failure)))?;
     }
     let decision = match form.text("answer") {
         "allow" => PermissionDecision::Approve,

@@ -10,13 +10,14 @@ use mgp_types::method::{
 };
 use mgp_types::mgp::{
     AccessGrantParams, KernelApproval, KernelApprovalDecisionParams, KernelExplainResult,
-    KernelTool, KernelToolDecisionParams, KernelToolsParams, RegistrationStatus,
+    KernelTool, KernelToolDecisionParams, KernelToolsParams, RegistrationStatus, ToolStanding,
 };
 
 use super::card::{answers, card, facts, heading, notes, place, several, state, story_link};
 use super::form::{Form, Posted, segment};
 use super::layout::{
-    self, NO_ANSWER, Notice, enter_guard, field, hidden, hint, mark, plain, table, token, url,
+    self, NO_ANSWER, Notice, command, enter_guard, field, hidden, hint, in_order, mark, plain,
+    table, token, url,
 };
 use super::live::{count_waiting, waiting_definitions};
 use super::operator::Viewer;
@@ -32,6 +33,7 @@ use crate::commands::callbacks::open_questions;
 use crate::commands::tools::needs_decision;
 use crate::commands::transactions;
 use crate::exit::{CliResult, Failure};
+use crate::state_option::shell_word_or;
 
 /// The maximum number of earlier records about the tool that the page of a call shows.
 const EARLIER: u64 = 8;
@@ -105,12 +107,13 @@ fn definition(console: &Console, viewer: &Viewer, tool: &KernelTool) -> Markup {
             h2 { (plain(&tool.tool_id)) " " (mark(tool.standing.as_str())) }
             @let whole = format!("/definition/{}", segment(&tool.tool_id));
             p { a href=(url(console, &whole)) { (texts.whole_definition) } }
-            ul { @for reason in &tool.reasons { li { (plain(reason)) } } }
-            @if let Some(description) = &tool.description { pre { (plain(description)) } }
+            ul { @for reason in &tool.reasons { li { (in_order(reason)) } } }
+            @if let Some(description) = &tool.description { pre tabindex="0" { (in_order(description)) } }
             form.row method="post" action=(url(console, "/definitions")) {
                 (enter_guard(viewer))
                 (token(viewer)) (hidden("server", &tool.server_id)) (hidden("tool", name))
                 (hidden("fingerprint", tool.fingerprint.as_deref().unwrap_or_default()))
+                (hidden("seen", tool.standing.as_str()))
                 (field(texts.reason, "because", "", false))
                 button.main name="answer" value="approve" { (texts.approve_definition) }
                 button.bad name="answer" value="reject" { (texts.reject) }
@@ -148,17 +151,22 @@ pub(super) async fn call(
                 @else if let Some(by) = &approval.decided_by {
                     p { (texts.decided_by) " " (plain(by)) (place(&viewer, approval)) @if let Some(reason) = &approval.justification { ": " (plain(reason)) } }
                 }
+                @if approval.state == "denied" && approval.kind == "call" {
+                    p { (texts.take_back) " " (command(&format!("mgp approvals approve {}", approval.id))) }
+                }
                 (story_link(&console, &viewer, approval))
             }
-            h2 { (texts.arguments) }
-            (arguments(&viewer, approval.arguments.as_deref()))
+            @if approval.kind == "call" || approval.arguments.is_some() {
+                h2 { (if approval.kind == "call" { texts.arguments } else { texts.sent_script }) }
+                (arguments(&viewer, approval.arguments.as_deref()))
+            }
             h2 { (texts.question) }
-            pre { (plain(&approval.question)) }
+            pre tabindex="0" { (in_order(&approval.question)) }
             @if let Some(explained) = &waiting.explained {
                 h2 { (texts.rules) }
                 (rules(&viewer, explained))
             }
-            h2 { (texts.earlier_calls) }
+            h2 { (if approval.kind == "call" { texts.earlier_calls } else { texts.earlier_records }) }
             (record::rows(&console, &viewer, &questions, &Entry::each(&earlier)))
         };
         Ok(layout::page(&console, &viewer, "/", &query, &body))
@@ -181,7 +189,7 @@ pub(super) async fn one_definition(
         let body = html! {
             @if let Some(tool) = found.iter().find(|tool| needs_decision(tool)) {
                 (definition(&console, &viewer, tool))
-                @if let Some(whole) = &tool.definition { pre.whole tabindex="0" { (plain(whole)) } }
+                @if let Some(whole) = &tool.definition { pre.whole tabindex="0" { (in_order(whole)) } }
             } @else {
                 p.dim { code { (plain(&id)) } ": " (texts.no_definition) }
                 @if let Some(tool) = found.first() { (settled_definition(&viewer, tool)) }
@@ -199,7 +207,11 @@ fn settled_definition(viewer: &Viewer, tool: &KernelTool) -> Markup {
         section.card aria-label=(plain(&tool.tool_id)) {
             h2 { (plain(&tool.tool_id)) " " (mark(tool.standing.as_str())) }
             dl { dt { (texts.risk) } dd { (mark(tool.risk_level.as_str())) } }
-            @if let Some(whole) = &tool.definition { pre.whole tabindex="0" { (plain(whole)) } }
+            @if tool.standing == ToolStanding::Rejected {
+                @let name = shell_word_or("TOOL", &tool.tool_id);
+                p { (texts.take_back_rejection) " " (command(&format!("mgp tools approve {name}"))) }
+            }
+            @if let Some(whole) = &tool.definition { pre.whole tabindex="0" { (in_order(whole)) } }
         }
     }
 }
@@ -213,11 +225,11 @@ pub(super) fn arguments(viewer: &Viewer, arguments: Option<&str>) -> Markup {
         @match &members {
             Some(members) => dl {
                 @for (name, value) in members.iter() {
-                    dt { (plain(name)) }
-                    dd { pre.whole tabindex="0" { (plain(&shown_value(value.as_str()))) } }
+                    dt { (in_order(name)) }
+                    dd { pre.whole tabindex="0" { (in_order(&shown_value(value.as_str()))) } }
                 }
             },
-            None => pre.whole tabindex="0" { (plain(text)) },
+            None => pre.whole tabindex="0" { (in_order(text)) },
         }
     }
 }
@@ -254,25 +266,34 @@ async fn earlier(
 
 /// Answers one approval, or several.
 pub(super) async fn decide(State(console): Shared, Posted(form, viewer): Posted) -> Response {
-    let page = form.get("page").filter(|page| page.starts_with("/call/")).unwrap_or("/");
+    let mut page = form.get("page").filter(|page| page.starts_with("/call/")).unwrap_or("/");
     if form.text("answer") == NO_ANSWER {
         return console.done(&viewer, page, &unanswered(&viewer));
     }
     let ids: Vec<&str> = form.all("id").collect();
     let (mut done, mut failed, mut is_lasting) = (Vec::new(), Vec::new(), false);
     for id in &ids {
-        match answer(&viewer, id, &form).await {
+        match answer(&console, &viewer, id, &form).await {
             Ok(Notice::Failed(text)) => failed.push(text),
             Ok(Notice::Done(text)) => done.push(text),
             Ok(Notice::Lasting(text)) => {
                 done.push(text);
                 is_lasting = true;
             }
-            Err(failure) => failed.push(format!("{id}: {failure}")),
+            Err(failure) => failed.push(match whole_approval(&viewer, id).await {
+                Ok(Some(known)) => format!("{}: {failure}", heading(&viewer, &known)),
+                _ => failure.to_string(),
+            }),
         }
     }
     if let Ok(count) = count_waiting(&viewer.operator.client).await {
         viewer.operator.live.set_waiting(count);
+    }
+    // The kernel forgets a registration once it is decided, so its page no longer exists.
+    if let [id] = ids[..]
+        && matches!(whole_approval(&viewer, id).await, Ok(None))
+    {
+        page = "/";
     }
     let notice = if ids.is_empty() {
         Notice::Failed(viewer.texts.nothing_chosen.to_owned())
@@ -294,10 +315,11 @@ fn unanswered(viewer: &Viewer) -> Notice {
 
 /// Answers one approval, and returns the decision; the kernel refuses the answer if another operator has already
 /// decided.
-async fn answer(viewer: &Viewer, id: &str, form: &Form) -> CliResult<Notice> {
+async fn answer(console: &Console, viewer: &Viewer, id: &str, form: &Form) -> CliResult<Notice> {
     let mut params = KernelApprovalDecisionParams::new(id);
     params.because = form.get("because").map(str::to_owned);
     params.via = Some("page".to_owned());
+    check_unchanged(viewer, id, form.get("seen")).await?;
     let texts = viewer.texts;
     let word = match form.text("answer") {
         "once" => texts.allowed_once,
@@ -311,14 +333,17 @@ async fn answer(viewer: &Viewer, id: &str, form: &Form) -> CliResult<Notice> {
             texts.allowed_like
         }
         "deny" => {
-            let denied = viewer.operator.client.request::<KernelApprovalsDeny>(&params);
-            let heading = heading(viewer, &denied.await?.approval);
-            return Ok(Notice::Done(format!("{heading}: {}", texts.denied)));
+            let denied = deny(console, viewer, &params).await?;
+            let word = match denied.kind.as_str() {
+                "call" | "registration" => texts.denied,
+                _ => texts.denied_permissions,
+            };
+            return Ok(Notice::Done(format!("{}: {word}", heading(viewer, &denied))));
         }
-        "never" => return deny_always(viewer, &params).await.map(Notice::Done),
+        "never" => return deny_always(console, viewer, &params).await.map(Notice::Done),
         _ => return Err(Failure::usage("choose an answer")),
     };
-    approve(viewer, &params, word, form.get("seen")).await
+    approve(console, viewer, &params, word, form.get("seen")).await
 }
 
 /// Approves a call, permissions or a server. If the kernel refuses the call although it is approved, e.g. because its
@@ -326,6 +351,7 @@ async fn answer(viewer: &Viewer, id: &str, form: &Form) -> CliResult<Notice> {
 ///
 /// `seen` is the state that the page showed. An answer without it also takes back a denial.
 async fn approve(
+    console: &Console,
     viewer: &Viewer,
     params: &KernelApprovalDecisionParams,
     word: &str,
@@ -335,12 +361,12 @@ async fn approve(
         Some(whole) => Some(Waiting::of_whole(viewer, whole).await),
         None => None,
     };
+    // The kernel takes back the denial of a call, so no denial may arrive between the check and the approval. The start
+    // of a registered server takes longer, and must not delay other answers.
+    let is_call = waiting.as_ref().is_some_and(|waiting| waiting.approval.kind == "call");
+    let _turn = if is_call { Some(console.answers.calls.lock().await) } else { None };
     // Read the state again, because another operator can have decided while the rest was read.
-    if let Some(seen) = seen {
-        let now = whole_approval(viewer, &params.id).await;
-        let now = now.map_err(|PageError(_, reason)| Failure::failed(reason))?;
-        now.map_or(Ok(()), |now| check_unchanged(&now, seen))?;
-    }
+    check_unchanged(viewer, &params.id, seen).await?;
     let decided = viewer.operator.client.request::<KernelApprovalsApprove>(params).await?;
     if let (Some(RegistrationStatus::Error), Some(message)) = (&decided.status, &decided.message) {
         return Err(Failure::failed(message));
@@ -361,18 +387,34 @@ async fn approve(
     })
 }
 
-/// Checks that an approval still has the state that the page showed. Otherwise another operator has decided since, and
-/// an answer from the page would overturn that decision.
-fn check_unchanged(approval: &KernelApproval, seen: &str) -> CliResult {
-    if approval.state == seen {
-        return Ok(());
+/// Checks that an approval still has the state that the page showed, if it showed one. Otherwise another operator has
+/// decided since, and an answer from the page would overturn that decision or be refused.
+async fn check_unchanged(viewer: &Viewer, id: &str, seen: Option<&str>) -> CliResult {
+    let Some(seen) = seen else { return Ok(()) };
+    let now = whole_approval(viewer, id).await;
+    match now.map_err(|PageError(_, reason)| Failure::failed(reason))? {
+        Some(now) if now.state != seen => Err(already_decided(&now)),
+        Some(_) => Ok(()),
+        None => Err(Failure::failed(viewer.texts.no_longer_waits)),
     }
-    Err(already_decided(approval))
+}
+
+async fn deny(
+    console: &Console,
+    viewer: &Viewer,
+    params: &KernelApprovalDecisionParams,
+) -> CliResult<KernelApproval> {
+    let _turn = console.answers.calls.lock().await;
+    Ok(viewer.operator.client.request::<KernelApprovalsDeny>(params).await?.approval)
 }
 
 /// Denies a call, and also denies its agent the tool from now on.
-async fn deny_always(viewer: &Viewer, params: &KernelApprovalDecisionParams) -> CliResult<String> {
-    let denied = viewer.operator.client.request::<KernelApprovalsDeny>(params).await?.approval;
+async fn deny_always(
+    console: &Console,
+    viewer: &Viewer,
+    params: &KernelApprovalDecisionParams,
+) -> CliResult<String> {
+    let denied = deny(console, viewer, params).await?;
     let (done, texts) = (heading(viewer, &denied), viewer.texts);
     let (Some(agent), Some(server), Some(tool)) = (denied.agent_id, denied.server_id, denied.tool)
     else {
@@ -398,7 +440,10 @@ pub(super) async fn decide_definitions(
     // Send the fingerprint that the page showed, so that a definition that has changed since is not approved.
     params.fingerprint = form.get("fingerprint").map(str::to_owned);
     params.because = form.get("because").map(str::to_owned);
+    let (name, texts) = (format!("{}.{}", params.server_id, params.tool), viewer.texts);
     let decided = async {
+        let _turn = console.answers.definitions.lock().await;
+        check_definition(&viewer, &name, form.get("seen")).await?;
         match form.text("answer") {
             "approve" => viewer.operator.client.request::<KernelToolsApprove>(&params).await?,
             "reject" => viewer.operator.client.request::<KernelToolsReject>(&params).await?,
@@ -406,7 +451,21 @@ pub(super) async fn decide_definitions(
         };
         Ok(())
     };
-    let name = format!("{}.{}", params.server_id, params.tool);
     let result = decided.await;
-    console.ended(&viewer, "/", name, result)
+    let is_approved = form.text("answer") == "approve";
+    let word = if is_approved { texts.definition_approved } else { texts.definition_rejected };
+    console.ended(&viewer, "/", format!("{name}: {word}"), result)
+}
+
+/// Checks that a definition still has the state that the page showed, if it showed one. Otherwise another operator has
+/// decided since, and an approval from the page would overturn a rejection.
+async fn check_definition(viewer: &Viewer, tool: &str, seen: Option<&str>) -> CliResult {
+    let Some(seen) = seen else { return Ok(()) };
+    let mut params = KernelToolsParams::new();
+    params.tool_id = Some(tool.to_owned());
+    let found = viewer.operator.client.request::<KernelTools>(&params).await?.tools;
+    if found.first().is_some_and(|tool| tool.standing.as_str() == seen) {
+        return Ok(());
+    }
+    Err(Failure::failed(format!("`{tool}`: {}", viewer.texts.no_definition)))
 }

@@ -12,7 +12,7 @@ use super::card::fill;
 use super::form::Posted;
 use super::layout::{hidden, hint, mark, plain, table, token, url};
 use super::operator::Viewer;
-use super::{Console, PageError, Shared};
+use super::{Console, PageError, Shared, times};
 use crate::commands::keys::{self, KeyInfo};
 use crate::exit::Failure;
 use crate::state;
@@ -145,7 +145,7 @@ fn keys_table(console: &Console, viewer: &Viewer, keys: &[KeyInfo]) -> Markup {
                 td { (if key.admin { texts.operator } else { texts.agent }) div.dim { (plain(&key.tenant)) } }
                 td { (mark(key.status)) }
                 td { @if key.permissions.is_empty() { (texts.all) } @else { (plain(&key.permissions.join(" "))) } }
-                td.time { @if let Some(end) = &key.expires { (super::record::short_time(end.as_str())) } }
+                td.time { @if let Some(end) = &key.expires { (times::moment(end.as_str())) } }
                 td {
                     @if key.status == "valid" {
                         form method="post" action=(url(console, "/access/key")) {

@@ -14,6 +14,11 @@ use crate::state_option;
 /// The maximum length of a notice, which is part of the address of the page that shows it.
 const MAX_NOTICE: usize = 600;
 
+/// The icon of the pages. Without an icon of its own, a browser requests one outside of the console.
+const ICON: &str = "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 16 16\">\
+     <rect width=\"16\" height=\"16\" rx=\"4\" fill=\"#0550ae\"/>\
+     <path d=\"M4 12V5l4 5 4-5v7\" fill=\"none\" stroke=\"#fff\" stroke-width=\"2\"/></svg>";
+
 /// The value of `answer` that a form sends if a person presses Enter in one of its fields; it changes nothing.
 pub(super) const NO_ANSWER: &str = "none";
 
@@ -52,7 +57,8 @@ fn notice(console: &Console, viewer: &Viewer, query: &Form) -> Markup {
         return html! {};
     }
     html! {
-        p class=(name) {
+        // The focus lets a screen reader read the notice, and Tab continue behind it.
+        p class=(name) tabindex="-1" autofocus {
             (hint(text))
             @if query.get("see") == Some("decisions") {
                 " " a href=(url(console, "/access#decisions")) { (viewer.texts.decisions) }
@@ -78,6 +84,34 @@ pub(super) fn url(console: &Console, path: &str) -> String {
 /// HTML.
 pub(super) fn plain(text: &str) -> String {
     escape_lines(text)
+}
+
+/// Returns a text as [`plain`] does, and keeps its parts in their order: each run of letters that are written from
+/// right to left is isolated. Otherwise a browser also reverses what is between two such runs, e.g. it shows the value
+/// of an argument in the place of its name.
+pub(super) fn in_order(text: &str) -> Markup {
+    let text = plain(text);
+    let (mut parts, mut rest) = (Vec::new(), text.as_str());
+    while let Some(start) = rest.find(is_right_to_left) {
+        let (before, from) = rest.split_at(start);
+        let end = from.find(|c: char| c != ' ' && !is_right_to_left(c)).unwrap_or(from.len());
+        let run = from[..end].trim_end_matches(' ');
+        parts.push((before, run));
+        rest = &from[run.len()..];
+    }
+    html! { @for (before, run) in parts { (before) bdi { (run) } } (rest) }
+}
+
+/// Returns whether a character belongs to a script that is written from right to left, e.g. Hebrew or Arabic.
+fn is_right_to_left(c: char) -> bool {
+    matches!(
+        c,
+        '\u{590}'..='\u{8ff}'
+            | '\u{fb1d}'..='\u{fdff}'
+            | '\u{fe70}'..='\u{fefe}'
+            | '\u{10800}'..='\u{10fff}'
+            | '\u{1e800}'..='\u{1efff}'
+    )
 }
 
 /// Returns a text of mgp as [`plain`] does. Commands of `mgp` in it get the option `--state` of this process.
@@ -132,6 +166,7 @@ pub(super) fn page(
             h1 { (title) }
             div role="status" { (notice(console, viewer, query)) }
             p #lost.failed.lost role="alert" hidden { (texts.lost) }
+            p #news.hidden role="status" data-text=(texts.waits_for_you) {}
             div #content { (body) }
         }
         script src=(url(console, "/live.js")) defer {}
@@ -168,6 +203,7 @@ fn document(
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
                 title { (title) @if title != "mgp" { " – mgp" } }
+                link rel="icon" type="image/svg+xml" href=(url(console, "/icon.svg"));
                 link rel="stylesheet" href=(url(console, "/style.css"));
             }
             body { (inner) }
@@ -229,10 +265,10 @@ fn labelled(rows: &str, heads: &[&str]) -> Markup {
 /// Returns a status word as a coloured mark; the colour depends on the word.
 pub(super) fn mark(word: &str) -> Markup {
     let class = match word {
-        "connected" | "valid" | "allow" | "allowed" | "passed" | "SUCCESS" | "safe"
+        "connected" | "valid" | "allow" | "allowed" | "passed" | "SUCCESS" | "safe" | "pinned"
         | "approved" | "yes" => "good",
         "error" | "refuse" | "refused" | "deny" | "denied" | "DENIED" | "FAILURE" | "BLOCKED"
-        | "dangerous" | "no" => "bad",
+        | "rejected" | "dangerous" | "no" => "bad",
         "disconnected" | "idle" | "disabled" | "default" | "revoked" | "expired" => "dim",
         _ => "warn",
     };
@@ -252,6 +288,10 @@ pub(super) async fn style() -> impl IntoResponse {
     ([(header::CONTENT_TYPE, "text/css; charset=utf-8")], include_str!("style.css"))
 }
 
+pub(super) async fn icon() -> impl IntoResponse {
+    ([(header::CONTENT_TYPE, "image/svg+xml")], ICON)
+}
+
 pub(super) async fn script() -> impl IntoResponse {
     ([(header::CONTENT_TYPE, "text/javascript; charset=utf-8")], include_str!("live.js"))
 }
@@ -259,6 +299,19 @@ pub(super) async fn script() -> impl IntoResponse {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn right_to_left_letters_do_not_move_the_text_between_them() {
+        for (text, expected) in [
+            ("a <b>", "a &lt;b&gt;"),
+            ("{\"אב\":\"גד\"}", "{&quot;<bdi>אב</bdi>&quot;:&quot;<bdi>גד</bdi>&quot;}"),
+            ("/אב גד/100 ", "/<bdi>אב גד</bdi>/100 "),
+            ("نص ", "<bdi>نص</bdi> "),
+            ("א\u{202e}", "<bdi>א</bdi>\\u{202e}"),
+        ] {
+            assert_eq!(in_order(text).into_string(), expected, "{text}");
+        }
+    }
 
     #[test]
     fn each_cell_of_a_table_has_the_head_of_its_column() {

@@ -12,6 +12,19 @@
     field.reportValidity();
   });
   document.addEventListener("input", (event) => event.target.setCustomValidity?.(""));
+  // Shows the times, which the server writes in UTC, in the time zone of the browser.
+  const zones = new Intl.DateTimeFormat("en-GB", { timeZoneName: "short" });
+  const zoneOf = (at) => zones.formatToParts(at).find((part) => part.type === "timeZoneName").value;
+  const showLocal = (root) => {
+    for (const time of root.querySelectorAll("time")) {
+      const at = new Date(time.dateTime), offset = at.getTimezoneOffset();
+      if (!offset) continue;
+      const local = new Date(at - offset * 60000).toISOString().slice(0, 19).replace("T", " ");
+      time.title = time.textContent;
+      time.textContent = `${local} ${zoneOf(at)}`;
+    }
+  };
+  showLocal(document);
   const main = document.getElementById("main");
   const content = document.getElementById("content");
   const lost = document.getElementById("lost");
@@ -40,9 +53,11 @@
       // The session has ended. The page that the browser gets now offers a login.
       if (answer.status === 401) { location.reload(); return; }
       reconnect();
-      if (answer.ok) {
+      // The page of a decided registration no longer exists; its buttons must not stay.
+      if (answer.ok || answer.status === 404) {
         const page = new DOMParser().parseFromString(await answer.text(), "text/html");
         const fresh = page.getElementById("content");
+        if (fresh) showLocal(fresh);
         if (fresh && fresh.innerHTML !== content.innerHTML && !isInUse()) {
           const id = document.activeElement && document.activeElement.id;
           content.replaceChildren(...fresh.childNodes);
@@ -66,9 +81,12 @@
       if (own.readyState === EventSource.CLOSED) late = true;
     });
     own.addEventListener("waiting", (event) => {
-      const mark = document.getElementById("waiting");
+      const mark = document.getElementById("waiting"), news = document.getElementById("news");
       const title = document.title.replace(/^\(\d+\) /, "");
-      if (mark) mark.textContent = event.data === "0" ? "" : event.data;
+      const count = event.data === "0" ? "" : event.data;
+      // A screen reader announces the changed count, as the items appear without a message.
+      if (news && mark && mark.textContent !== count) news.textContent = count && `${news.dataset.text} ${count}`;
+      if (mark) mark.textContent = count;
       document.title = event.data === "0" ? title : `(${event.data}) ${title}`;
       refresh();
     });

@@ -201,9 +201,9 @@ pub(super) async fn require_session(
         .flat_map(|cookies| cookies.split(';'))
         .filter_map(|pair| pair.trim().split_once('='));
     let cookie = pairs.find(|(name, _)| *name == console.gate.cookie()).map(|(_, value)| value);
-    if let Some((token, operator)) = cookie.and_then(|cookie| console.gate.sessions.find(cookie)) {
+    if let Some(found) = cookie.and_then(|cookie| console.gate.sessions.find(cookie)) {
         let texts = texts::of(request.headers());
-        request.extensions_mut().insert(Viewer::new(token, texts, operator));
+        request.extensions_mut().insert(Viewer::new(found, texts));
         return next.run(request).await;
     }
     // After the login, send the browser only to a page; the person must start an action again.

@@ -45,6 +45,7 @@ use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Router};
 use clap::Args;
+use futures_util::StreamExt as _;
 use mgp_discovery::{OperatorProof, Sources};
 use mgp_security::auth::AuthLayer;
 use mgp_types::PrivateFile;
@@ -53,7 +54,7 @@ use mgp_types::mgp::KernelInfoParams;
 use serde::Serialize;
 use tokio::net::TcpListener;
 use tokio::process::{Child, Command};
-use tokio::sync::Semaphore;
+use tokio::sync::{Mutex, Semaphore};
 
 use crate::args::{ConfigArg, Global};
 use crate::control;
@@ -127,6 +128,15 @@ struct Console {
     login: Login,
     /// Limits how many pages are made at the same time, because all open pages load again after a change.
     pages: Semaphore,
+    answers: Answers,
+}
+
+/// Locks that are held while an answer is checked and sent, so that of two answers at the same moment only one counts.
+/// The kernel asks the server for its tools before it answers the approval of a definition, so calls have another lock.
+#[derive(Default)]
+struct Answers {
+    calls: Mutex<()>,
+    definitions: Mutex<()>,
 }
 
 /// The settings of a console that `mgp serve --http` serves: configuration, accepted credentials and addresses.
@@ -181,8 +191,8 @@ pub(crate) async fn run(global: &Global, args: &ConsoleArgs) -> CliResult {
         );
     }
     let (shared, config) = (global.clone(), ConfigArg::default());
-    let (kernel, pages) = (Kernel::Socket, pages());
-    let console = Console { global: shared, config, kernel, gate, login, pages };
+    let (kernel, pages, answers) = (Kernel::Socket, pages(), Answers::default());
+    let console = Console { global: shared, config, kernel, gate, login, pages, answers };
     // The program that opens the browser may run as long as the browser, so serve the page meanwhile.
     tokio::select! {
         served = axum::serve(listener, router(&Arc::new(console))).into_future() => Ok(served?),
@@ -213,7 +223,8 @@ pub(crate) fn served(served: ServedKernel, console: ServedConsole) -> CliResult<
     let configured = served.kernel.clone();
     let gate = Gate::served(SERVED_PATH, hosts, move || configured.console_url(), is_tls)?;
     let (kernel, login) = (Kernel::Own(served), Login::credential(auth));
-    Ok(router(&Arc::new(Console { global, config, kernel, gate, login, pages: pages() })))
+    let (pages, answers) = (pages(), Answers::default());
+    Ok(router(&Arc::new(Console { global, config, kernel, gate, login, pages, answers })))
 }
 
 /// Returns the link that opens the page once; with an `id`, the page shows this approval first.
@@ -266,13 +277,14 @@ fn router(console: &Arc<Console>) -> Router {
         .route("/login", get(login::page).post(login::log_in))
         .route("/style.css", get(layout::style))
         .route("/live.js", get(layout::script))
+        .route("/icon.svg", get(layout::icon))
         .layer(DefaultBodyLimit::max(MAX_FORM_BYTES))
         .with_state(Arc::clone(console));
     let base = console.gate.base();
     Router::new()
         .nest(base, all)
         .route(&format!("{base}/"), get(Redirect::permanent(base)))
-        .fallback(|| async { StatusCode::NOT_FOUND })
+        .fallback(|| async { (StatusCode::NOT_FOUND, "the console has no such page\n") })
         .layer(middleware::from_fn_with_state(Arc::clone(console), gate::check_origin))
         .layer(middleware::from_fn(gate::set_headers))
 }
@@ -335,6 +347,7 @@ async fn shown<P: Future<Output = PageResult>>(
 async fn events(Extension(viewer): Extension<Viewer>, query: Form) -> impl IntoResponse {
     let shows_events = query.get("changes").is_some();
     let changes = Live::stream(Arc::clone(&viewer.operator.live), shows_events);
+    let changes = changes.take_until(viewer.session_ended());
     // Set this header, because reverse proxies would otherwise buffer the events.
     ([("x-accel-buffering", "no")], Sse::new(changes).keep_alive(KeepAlive::default()))
 }

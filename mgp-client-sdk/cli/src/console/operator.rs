@@ -7,8 +7,10 @@ use mgp_security::Administration;
 use mgp_types::Sha256Hash;
 use mgp_types::service::{Context, CredentialGrant, Peer, Principal, Scope, ScopeKind};
 use subtle::ConstantTimeEq as _;
+use tokio::sync::watch;
 
 use super::live::Live;
+use super::sessions::Found;
 use super::texts::Texts;
 use crate::args::Global;
 use crate::control;
@@ -50,11 +52,20 @@ pub(super) struct Viewer {
     token: Arc<str>,
     pub(super) texts: &'static Texts,
     pub(super) operator: Arc<Operator>,
+    /// Closed as soon as the session ends.
+    session: watch::Receiver<()>,
 }
 
 impl Viewer {
-    pub(super) fn new(token: Arc<str>, texts: &'static Texts, operator: Arc<Operator>) -> Self {
-        Self { token, texts, operator }
+    pub(super) fn new(found: Found, texts: &'static Texts) -> Self {
+        let Found { token, operator, session } = found;
+        Self { token, texts, operator, session }
+    }
+
+    /// Waits until the session has ended, e.g. because the person logs out on another page.
+    pub(super) fn session_ended(&self) -> impl Future<Output = ()> + use<> {
+        let mut session = self.session.clone();
+        async move { while session.changed().await.is_ok() {} }
     }
 
     /// Returns whether a form contains this session's token, which protects against forged requests.

@@ -105,7 +105,16 @@ pub(super) async fn page(
     shown(&console, &viewer, async {
         let filter = Filter::from_query(&query);
         let before = query.get("before").and_then(|before| before.parse().ok());
-        let page = read(&viewer, &filter, PAGE, before).await?;
+        let page = match read(&viewer, &filter, PAGE, before).await {
+            Ok(page) => page,
+            // Keep the filters as the person wrote them.
+            Err(PageError(status, reason)) => {
+                let form = filters(&console, &viewer, &filter);
+                let body = html! { (form) (layout::failure(&viewer, &reason)) };
+                let page = layout::page(&console, &viewer, "/record", &query, &body);
+                return Ok((status, page).into_response());
+            }
+        };
         let (found, next) = (page.events, page.next);
         let questions = Questions::of(&viewer, &found).await;
         let is_whole = filter.trace.is_some();
@@ -187,7 +196,7 @@ pub(super) fn rows(
         @for entry in entries {
             @let event = entry.event;
             tr {
-                td.time { (short_time(event.timestamp.as_str())) }
+                td.time { (times::moment(event.timestamp.as_str())) }
                 td.name {
                     @match story_path(event) {
                         Some(path) => a href=(url(console, &path)) { (plain(short_type(event.event_type.as_str()))) },
@@ -224,18 +233,13 @@ fn details(viewer: &Viewer, parts: &[&AuditEvent]) -> Markup {
             summary { (viewer.texts.more_records) " " (parts.len()) }
             @for part in parts {
                 div {
-                    (short_time(part.timestamp.as_str())) " " (plain(short_type(part.event_type.as_str()))) " "
+                    (times::moment(part.timestamp.as_str())) " " (plain(short_type(part.event_type.as_str()))) " "
                     (mark(result_word(part))) " " (plain(&part.actor.id))
                     @if let Some(reason) = reason(part) { ": " (plain(&reason)) }
                 }
             }
         }
     }
-}
-
-/// Returns a time without its fraction, as people read it.
-pub(super) fn short_time(time: &str) -> String {
-    time.split('.').next().unwrap_or(time).replace('T', " ").trim_end_matches('Z').to_owned()
 }
 
 /// Returns the server and the tool of a record, or the API key that it is about.

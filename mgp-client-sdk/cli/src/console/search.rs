@@ -18,8 +18,7 @@ use super::card::fill;
 use super::form::Form;
 use super::layout::{self, field, hint, plain, table, url};
 use super::operator::Viewer;
-use super::record::short_time;
-use super::{Console, PageError, Shared, shown};
+use super::{Console, PageError, Shared, shown, times};
 use crate::commands::keys;
 use crate::exit::{CliResult, Failure};
 use crate::state;
@@ -229,7 +228,7 @@ fn unmet(viewer: &Viewer, tokens: &KernelTokensResult) -> Markup {
                 td { (plain(&search.query)) }
                 td { (search.found_nothing) }
                 td { (search.not_called) }
-                td.time { (short_time(search.last.as_str())) }
+                td.time { (times::moment(search.last.as_str())) }
             }
         }
     };

@@ -21,8 +21,9 @@ use super::form::{Form, Posted, segment};
 use super::layout::{self, command, hint, mark, plain, table, token, url};
 use super::live::waiting_definitions;
 use super::operator::Viewer;
-use super::{Console, PageError, Shared, shown};
+use super::{Console, PageError, Shared, shown, times};
 use crate::commands::servers::change::change;
+use crate::commands::servers::list::state_word;
 use crate::commands::tools::fetch_tools;
 use crate::exit::Failure;
 
@@ -65,11 +66,14 @@ fn servers_table(
     waiting: &BTreeSet<String>,
 ) -> Markup {
     let texts = viewer.texts;
+    if all.is_empty() {
+        return html! { p.dim { (hint(texts.no_servers)) } };
+    }
     let rows = html! {
         @for server in all {
             tr {
                 td { a href=(url(console, &format!("/servers/{}", segment(&server.id)))) { (plain(&server.id)) } }
-                td { (mark(server.status.as_str())) }
+                td { (mark(state_word(server))) }
                 td { (server.tools) }
                 td { (server.tokens) }
                 td { (server.restarts) }
@@ -100,14 +104,14 @@ fn clients(viewer: &Viewer, info: &KernelInfoResult) -> Markup {
             tr {
                 td { @if client.operator { (texts.operator) } @else { (plain(client.agent.as_deref().unwrap_or("-"))) } }
                 td { (plain(client.transport.as_deref().unwrap_or("-"))) }
-                td.time { @if let Some(since) = &client.since { (super::record::short_time(since.as_str())) } }
+                td.time { @if let Some(since) = &client.since { (times::moment(since.as_str())) } }
             }
         }
     };
     html! {
         h2 { (texts.clients) }
         (table(texts.clients, &[texts.who, texts.over, texts.since], &rows))
-        p.dim { "mgp " (info.version) " · " (texts.process) " " (info.pid) " · " (super::record::short_time(info.started_at.as_str())) }
+        p.dim { "mgp " (info.version) " · " (texts.process) " " (info.pid) " · " (times::moment(info.started_at.as_str())) }
     }
 }
 
@@ -149,11 +153,11 @@ pub(super) async fn one(
         let body = html! {
             (summary(&console, &viewer, &server))
             h2 { (texts.tools) }
-            (table(texts.tools, &heads, &rows))
+            @if tools.is_empty() { p.dim { (texts.none) } } @else { (table(texts.tools, &heads, &rows)) }
             h2 { (texts.log) }
             div data-live {
                 @if log.is_empty() { p.dim { (texts.none) } }
-                @else { pre tabindex="0" { @for line in &log { (super::record::short_time(line.at.as_str())) " " (plain(&line.text)) "\n" } } }
+                @else { pre tabindex="0" { @for line in &log { (times::moment(line.at.as_str())) " " (plain(&line.text)) "\n" } } }
             }
         };
         Ok(layout::page(&console, &viewer, "/servers", &query, &body))
@@ -169,13 +173,15 @@ fn summary(console: &Console, viewer: &Viewer, server: &KernelServer) -> Markup 
         (texts.source, Some(server.source.clone())),
         (texts.process, server.pid.map(|pid| pid.to_string())),
         (texts.restarts, Some(server.restarts.to_string())),
-        (texts.since, server.since.as_ref().map(ToString::to_string)),
         (texts.note, server.error.as_ref().or(server.lacks.as_ref()).map(|note| hint(note))),
     ];
     html! {
         section.card {
-            h2 { (plain(&server.id)) " " (mark(server.status.as_str())) }
-            dl { @for (name, value) in facts { @if let Some(value) = value { dt { (name) } dd { (plain(&value)) } } } }
+            h2 { (plain(&server.id)) " " (mark(state_word(server))) }
+            dl {
+                @for (name, value) in facts { @if let Some(value) = value { dt { (name) } dd { (plain(&value)) } } }
+                @if let Some(since) = &server.since { dt { (texts.since) } dd { (times::moment(since.as_str())) } }
+            }
             form.row method="post" action=(url(console, &format!("/servers/{}", segment(&server.id)))) {
                 (token(viewer))
                 @for (action, name) in ACTIONS.iter().zip([texts.start, texts.restart, texts.drain, texts.stop]) {

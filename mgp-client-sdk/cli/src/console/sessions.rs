@@ -6,6 +6,7 @@ use std::time::Duration;
 use mgp_types::sync::Mutex;
 use mgp_types::to_hex;
 use subtle::ConstantTimeEq as _;
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::operator::Operator;
@@ -24,6 +25,15 @@ struct Session {
     token: Arc<str>,
     operator: Arc<Operator>,
     last_used: Instant,
+    /// Dropped with the session, which closes the streams of its open pages.
+    open: watch::Sender<()>,
+}
+
+/// A session that has not ended: the token for its forms, its operator, and a receiver that is closed at its end.
+pub(super) struct Found {
+    pub(super) token: Arc<str>,
+    pub(super) operator: Arc<Operator>,
+    pub(super) session: watch::Receiver<()>,
 }
 
 impl Sessions {
@@ -31,8 +41,8 @@ impl Sessions {
     /// in advance.
     pub(super) fn open(&self, operator: Arc<Operator>) -> Result<String, getrandom::Error> {
         let (secret, token) = (random()?, random()?.into());
-        let session =
-            Session { secret: secret.clone(), token, operator, last_used: Instant::now() };
+        let (last_used, open) = (Instant::now(), watch::Sender::default());
+        let session = Session { secret: secret.clone(), token, operator, last_used, open };
         let mut all = self.0.lock();
         if all.len() >= MAX_SESSIONS {
             all.remove(0);
@@ -41,9 +51,8 @@ impl Sessions {
         Ok(secret)
     }
 
-    /// Returns the token and the operator of a session that has not ended. If the operator's credentials were revoked,
-    /// ends the session.
-    pub(super) fn find(&self, secret: &str) -> Option<(Arc<str>, Arc<Operator>)> {
+    /// Returns a session that has not ended. If the operator's credentials were revoked, ends the session.
+    pub(super) fn find(&self, secret: &str) -> Option<Found> {
         let mut all = self.0.lock();
         let now = Instant::now();
         all.retain(|one| {
@@ -52,7 +61,8 @@ impl Sessions {
         let is_it = |one: &&mut Session| one.secret.as_bytes().ct_eq(secret.as_bytes()).into();
         let session = all.iter_mut().find(is_it)?;
         session.last_used = now;
-        Some((Arc::clone(&session.token), Arc::clone(&session.operator)))
+        let (token, operator) = (Arc::clone(&session.token), Arc::clone(&session.operator));
+        Some(Found { token, operator, session: session.open.subscribe() })
     }
 
     pub(super) fn close(&self, token: &str) {

@@ -12,7 +12,7 @@ use super::history::{ANSWERED, ASKED};
 use super::layout::{mark, plain, url};
 use super::operator::Viewer;
 use super::questions::{self, Questions, approval_id, detail};
-use super::record::{short_time, target};
+use super::record::target;
 use super::remedy::links;
 use super::{Console, inbox, refusal, times};
 use crate::commands::audit::reason;
@@ -47,7 +47,7 @@ impl Story<'_> {
             ol.steps aria-label=(self.viewer.texts.steps) {
                 @for step in &steps {
                     li {
-                        span.time { @if let Some(at) = step.at { (short_time(Timestamp::from(at).as_str())) } }
+                        span.time { @if let Some(at) = step.at { (times::moment(Timestamp::from(at).as_str())) } }
                         b { (step.name) } div { (step.what) }
                     }
                 }
@@ -152,7 +152,7 @@ impl Story<'_> {
             @else { (texts.by_word) " " (plain(&event.actor.id)) }
             @if let Some(place) = place { ", " (place) }
             @if let Some(permission) = detail::<String>(event, "permission") { ", " code { (plain(&permission)) } }
-            @if let Some(end) = end { ", " (texts.until_word) " " (short_time(&end)) " UTC" }
+            @if let Some(end) = end { ", " (texts.until_word) " " (times::moment(&end)) }
             @if let Some(reason) = detail::<String>(event, "justification") { ": “" (plain(&reason)) "”" }
         }
     }

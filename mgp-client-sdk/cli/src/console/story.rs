@@ -10,7 +10,7 @@ use mgp_security::result_word;
 use mgp_types::mgp::AuditEvent;
 
 use super::form::Form;
-use super::layout::{self, plain};
+use super::layout::{self, in_order, plain};
 use super::operator::Viewer;
 use super::questions::Questions;
 use super::steps::Story;
@@ -52,8 +52,8 @@ pub(super) async fn page(
             }
             @for event in events.iter().filter(|event| event.details.is_some()) {
                 details {
-                    summary { (record::short_time(event.timestamp.as_str())) " " (plain(short_type(event.event_type.as_str()))) }
-                    pre { (details(event)) }
+                    summary { (times::moment(event.timestamp.as_str())) " " (plain(short_type(event.event_type.as_str()))) }
+                    pre tabindex="0" { (details(event)) }
                 }
             }
         };
@@ -62,11 +62,10 @@ pub(super) async fn page(
     .await
 }
 
-fn details(event: &AuditEvent) -> String {
+fn details(event: &AuditEvent) -> Markup {
     let details = event.details.as_ref();
-    plain(
-        &details.and_then(|details| serde_json::to_string_pretty(details).ok()).unwrap_or_default(),
-    )
+    let text = details.and_then(|details| serde_json::to_string_pretty(details).ok());
+    in_order(&text.unwrap_or_default())
 }
 
 /// Returns the time of each record in milliseconds since the first record.

@@ -5,9 +5,9 @@ use maud::{Markup, html};
 use mgp_types::mgp::KernelCallback;
 use mgp_types::proposal::TransactionRecord;
 
-use super::layout::{command, mark, plain};
+use super::layout::{command, in_order, mark, plain};
 use super::operator::Viewer;
-use super::record;
+use super::times;
 
 /// Returns a question of a server, with the command that answers it.
 pub(super) fn question(viewer: &Viewer, one: &KernelCallback) -> Markup {
@@ -16,11 +16,11 @@ pub(super) fn question(viewer: &Viewer, one: &KernelCallback) -> Markup {
     html! {
         section.card aria-label=(plain(&format!("{} {}", texts.server_question, one.server_id))) {
             h2 { (texts.server_question) " " (plain(&one.server_id)) }
-            pre { (plain(&one.message)) }
+            pre tabindex="0" { (in_order(&one.message)) }
             dl {
                 dt { (texts.agent) } dd { (plain(one.agent_id.as_deref().unwrap_or(&one.subject))) }
                 @if !options.is_empty() { dt { (texts.possible_answers) } dd { (plain(&options)) } }
-                dt { (texts.until) } dd { (record::short_time(one.expires_at.as_str())) " UTC" }
+                dt { (texts.until) } dd { (times::moment(one.expires_at.as_str())) }
             }
             p { (texts.in_terminal) " " (command(&format!("mgp callbacks answer {} …", one.id))) }
         }
@@ -35,9 +35,9 @@ pub(super) fn transaction(viewer: &Viewer, one: &TransactionRecord) -> Markup {
             h2 { (texts.stuck_transaction) " " (plain(&one.transaction_id)) " " (mark(one.status.as_str())) }
             dl {
                 dt { (texts.agent) } dd { (plain(&one.agent)) }
-                dt { (texts.since) } dd { (record::short_time(one.began_at.as_str())) " UTC" }
+                dt { (texts.since) } dd { (times::moment(one.began_at.as_str())) }
             }
-            @if let Some(description) = &one.description { pre { (plain(description)) } }
+            @if let Some(description) = &one.description { pre tabindex="0" { (in_order(description)) } }
             p { (texts.in_terminal) " " (command(&format!("mgp transactions show {}", one.transaction_id))) }
         }
     }

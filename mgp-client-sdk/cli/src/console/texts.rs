@@ -42,7 +42,7 @@ texts! {
     log_in: "Open the console", "Konsole öffnen";
     log_out: "Log out", "Abmelden";
     login_text: "This link works once. Open the console with it?", "Dieser Link gilt einmal. Die Konsole damit öffnen?";
-    login_needed: "you are not logged in, or the link was used before; run `mgp console` for a new link", "Sie sind nicht angemeldet, oder der Link wurde schon benutzt; `mgp console` gibt einen neuen";
+    login_needed: "You are not logged in, or the link was used before; run `mgp console` for a new link", "Sie sind nicht angemeldet, oder der Link wurde schon benutzt; `mgp console` gibt einen neuen";
     login_key_text: "Log in with the API key of an operator (`mgp keys add NAME --admin`), or with an access token.", "Melden Sie sich mit dem API-Schlüssel eines Betreibers an (`mgp keys add NAME --admin`), oder mit einem Zugriffstoken.";
     login_key: "Key or token", "Schlüssel oder Token";
     login_invalid: "This key is not valid, or the link was used before.", "Dieser Schlüssel gilt nicht, oder der Link wurde schon benutzt.";
@@ -51,9 +51,10 @@ texts! {
     login_failed: "The login could not be checked. Try again.", "Die Anmeldung ließ sich nicht prüfen. Versuchen Sie es noch einmal.";
     go_on: "Continue", "Weiter";
     logged_out_here: "You are logged out.", "Sie sind abgemeldet.";
-    logged_out: "you are logged out; run `mgp console` for a new link", "Sie sind abgemeldet; `mgp console` gibt einen neuen Link";
+    logged_out: "You are logged out; run `mgp console` for a new link", "Sie sind abgemeldet; `mgp console` gibt einen neuen Link";
     failed: "It did not work:", "Es ging nicht:";
     lost: "This page has no connection to the kernel and may be old. It tries to connect again.", "Diese Seite hat keine Verbindung zum Kernel und ist vielleicht alt. Sie versucht, sich wieder zu verbinden.";
+    waits_for_you: "Waiting for you:", "Auf Sie warten:";
     nothing_waits: "Nothing waits for you.", "Nichts wartet auf Sie.";
     nothing_waits_hint: "Calls, servers and changed definitions that need you appear here by themselves.", "Aufrufe, Server und geänderte Beschreibungen, die Sie brauchen, erscheinen hier von selbst.";
     nothing_chosen: "choose at least one entry", "wählen Sie mindestens einen Eintrag";
@@ -65,6 +66,7 @@ texts! {
     changed_definitions: "Definitions that need a decision", "Beschreibungen, die eine Entscheidung brauchen";
     decided: "Decided within the last hour", "In der letzten Stunde entschieden";
     whole_call: "The whole call: all arguments, the rules, what the tool did before", "Der ganze Aufruf: alle Argumente, die Regeln, frühere Aufrufe";
+    whole_request: "The whole request", "Die ganze Anfrage";
     registration: "A new server", "Ein neuer Server";
     permissions: "Permissions", "Rechte";
     risk: "Risk", "Risiko";
@@ -75,9 +77,16 @@ texts! {
     approve: "Approve once", "Einmal erlauben";
     approve_all: "Approve", "Erlauben";
     approve_permissions: "Grant to the server", "Dem Server erteilen";
-    permissions_hold: "A grant is for all tools of the server, until it is revoked under Access.", "Erteilte Rechte gelten für alle Werkzeuge des Servers, bis sie unter Zugriff zurückgenommen werden.";
+    registration_holds: "An approved server runs until it is removed, e.g. by its agent or with `mgp servers rm`. No agent may use its tools before you grant access.", "Ein erlaubter Server läuft, bis er entfernt wird, z. B. von seinem Agenten oder mit `mgp servers rm`. Kein Agent darf seine Werkzeuge nutzen, ehe Sie Zugriff erlauben.";
+    permissions_hold: "A grant or a denial is for all tools of the server, until it is revoked under Access.", "Erteilung und Ablehnung gelten für alle Werkzeuge des Servers, bis sie unter Zugriff zurückgenommen werden.";
     approve_hour: "For an hour", "Eine Stunde lang";
     approve_like: "Always for arguments like these", "Immer bei solchen Argumenten";
+    once_means: "“Approve once” means:", "„Einmal erlauben“ heißt:";
+    once_holds: "this call runs once, with exactly these arguments; if its caller no longer waits, when it makes the call again within an hour.", "dieser Aufruf läuft einmal, mit genau diesen Argumenten; wartet der Aufrufer nicht mehr, dann sobald er ihn innerhalb einer Stunde wiederholt.";
+    deny_means: "“Deny” means:", "„Ablehnen“ heißt:";
+    deny_holds: "this call is refused, and for an hour the same call again; its caller reads the reason.", "dieser Aufruf wird abgelehnt, eine Stunde lang auch derselbe noch einmal; der Aufrufer liest die Begründung.";
+    take_back: "To take the denial back:", "Um die Ablehnung zurückzunehmen:";
+    take_back_rejection: "To take the rejection back:", "Um dies zurückzunehmen:";
     hour_means: "“For an hour” means:", "„Eine Stunde lang“ heißt:";
     hour_holds: "`{agent}` may call `{tool}` with any arguments until the hour has passed, and no person is asked.", "`{agent}` darf `{tool}` eine Stunde lang mit beliebigen Argumenten aufrufen, ohne Frage an einen Menschen.";
     like_means: "“Like these” means:", "„Solche Argumente“ heißt:";
@@ -99,6 +108,7 @@ texts! {
     allowed_hour: "allowed for an hour", "für eine Stunde erlaubt";
     allowed_like: "allowed, and later calls with arguments like these", "erlaubt, auch spätere mit solchen Argumenten";
     denied: "denied", "abgelehnt";
+    denied_permissions: "denied to all tools of the server until revoked", "allen Werkzeugen des Servers verweigert, bis zur Rücknahme";
     denied_always: "denied, and every later call", "abgelehnt, auch alle späteren";
     decided_by: "Decided by", "Entschieden von";
     several: "Answer several at once", "Mehrere zugleich beantworten";
@@ -107,9 +117,14 @@ texts! {
     by: "By", "Von";
     approve_definition: "Approve this definition", "Diese Beschreibung erlauben";
     reject: "Reject", "Ablehnen";
+    definition_approved: "approved", "erlaubt";
+    definition_rejected: "rejected", "abgelehnt";
     no_definition: "its definition needs no decision (any more)", "die Beschreibung braucht keine Entscheidung (mehr)";
     no_approval: "no such approval waits, or it was decided more than an hour ago", "es wartet keine solche Frage, oder sie ist länger als eine Stunde entschieden";
+    no_longer_waits: "This request no longer waits: it was answered, or its time has passed.", "Diese Anfrage wartet nicht mehr: sie wurde beantwortet, oder ihre Zeit ist um.";
     arguments: "All arguments", "Alle Argumente";
+    sent_script: "Sent with the request", "Mit der Anfrage gesendet";
+    earlier_records: "Earlier records", "Frühere Einträge";
     bytes: "bytes of JSON", "Bytes JSON";
     none: "None.", "Nichts.";
     question: "The question", "Die Frage";
@@ -133,7 +148,7 @@ texts! {
     records_unchanged: "records, unchanged", "Einträge, unverändert";
     records_lost: "records lost before, according to the events records_lost:", "vorher verlorene Einträge laut den Ereignissen records_lost:";
     older: "Older records", "Ältere Einträge";
-    time: "Time (UTC)", "Zeit (UTC)";
+    time: "Time", "Zeit";
     who: "Who", "Wer";
     story: "The story of one call", "Der Weg eines Aufrufs";
     story_link: "Show the story of this call", "Den Weg dieses Aufrufs zeigen";
@@ -192,6 +207,7 @@ texts! {
     restart: "Restart", "Neu starten";
     drain: "Drain", "Auslaufen lassen";
     stop: "Stop", "Anhalten";
+    no_servers: "There are no servers. `mgp servers add` adds one, and `mgp setup` copies those of your hosts.", "Es gibt keine Server. `mgp servers add` fügt einen hinzu, und `mgp setup` übernimmt die Ihrer Hosts.";
     no_server: "there is no such server", "es gibt keinen solchen Server";
     what_if: "What would happen to a call?", "Was geschähe mit einem Aufruf?";
     tool_example: "Tool, e.g. files.read_file", "Werkzeug, z. B. files.read_file";
@@ -262,6 +278,7 @@ texts! {
     pinned: "Pinned", "Angeheftet";
     cached: "Found", "Gefunden";
     reload: "Apply the files now", "Dateien jetzt anwenden";
+    has_errors: "the files have errors, which are listed here", "die Dateien haben Fehler, die hier stehen";
     no_findings: "The configuration has no faults.", "Die Konfiguration hat keine Fehler.";
     masked: "Comments are left out, and values that can be secrets are shown as “…”.", "Kommentare fehlen, und Werte, die geheim sein können, stehen hier als „…“.";
 }

@@ -2,6 +2,8 @@
 
 use std::time::{Duration, SystemTime};
 
+use maud::{Markup, html};
+
 use crate::time_args;
 
 /// The units of a duration as people write them in English or German, and the letter that the command line uses.
@@ -34,6 +36,13 @@ fn short(text: &str) -> String {
         Some((_, letter)) if !count.is_empty() => format!("{count}{letter}"),
         _ => text.to_owned(),
     }
+}
+
+/// Returns a timestamp of the kernel as an element with its time in UTC. In a browser with scripts, the page shows it
+/// in the time zone of the browser.
+pub(super) fn moment(time: &str) -> Markup {
+    let seconds = time.split('.').next().unwrap_or(time).replace('T', " ");
+    html! { time datetime=(time) { (seconds.trim_end_matches('Z')) " UTC" } }
 }
 
 /// Returns a duration as people read it, e.g. `17 ms`, `48.3 s` or `1 min 51 s`.
@@ -70,6 +79,14 @@ mod tests {
         }
         assert!(future("2 hours").is_ok() && past("30 minutes").is_ok());
         assert!(future("an hour").unwrap_err().contains("`an hour` is not a time"));
+    }
+
+    #[test]
+    fn a_time_names_its_zone_and_has_no_fraction() {
+        for time in ["2026-11-29T01:37:50.384Z", "2026-11-29T01:37:50Z"] {
+            let expected = format!("<time datetime=\"{time}\">2026-11-29 01:37:50 UTC</time>");
+            assert_eq!(moment(time).into_string(), expected);
+        }
     }
 
     #[test]

@@ -134,6 +134,68 @@ fn errors_of_usage_show_the_right_form() {
 }
 
 #[test]
+fn the_users_configuration_is_in_xdg_config_home_unless_the_usual_folder_exists() {
+    let home = Home::new();
+    let moved = home.path("settings");
+    let env = [("XDG_CONFIG_HOME", moved.to_str().unwrap())];
+    let run = |arguments: &[&str]| {
+        let ended = home.run_with(arguments, &env);
+        assert_eq!(ended.code, Some(0), "{arguments:?}: {ended:?}");
+        ended.out
+    };
+    run(&["init"]);
+    let file = moved.join("mgp/servers.toml");
+    assert!(file.exists() && !home.own().exists());
+    fs::write(&file, "[[servers]]\nid = 'moved'\ncommand = 'sh'\n").unwrap();
+    let report = run(&["doctor", "--no-start"]);
+    assert!(report.contains(&format!("1 server in {}", file.display())), "{report}");
+    assert!(!report.contains("is not used"), "{report}");
+
+    // A host may start mgp without the variable, so the entry of mgp in its file has it.
+    for kept in [serde_json::json!({ "A": "1" }), serde_json::Value::Null] {
+        let entry = serde_json::json!({ "command": "mgp", "args": ["serve"], "env": kept });
+        let servers = serde_json::json!({ "mcpServers": { "mgp": entry } });
+        home.write(".cursor/mcp.json", &servers.to_string());
+        run(&["connect", "cursor", "--interactive", "no", "--no-grant"]);
+        let text = fs::read_to_string(home.path(".cursor/mcp.json")).unwrap();
+        let written: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let env = &written["mcpServers"]["mgp"]["env"];
+        assert_eq!(env["XDG_CONFIG_HOME"], moved.to_str().unwrap(), "{text}");
+        assert_eq!(env["A"], kept["A"], "{text}");
+        run(&["disconnect", "cursor"]);
+    }
+
+    // A relative path is ignored, as the specification of the variables requires.
+    let relative = [("XDG_CONFIG_HOME", "../settings"), ("XDG_STATE_HOME", "../state")];
+    let report = home.run_with(&["doctor", "--no-start"], &relative).out;
+    assert!(report.contains("no servers are configured"), "{report}");
+    assert!(report.contains(home.path(".local/state/mgp").to_str().unwrap()), "{report}");
+
+    home.write(".config/mgp/servers.toml", "[[servers]]\nid = 'usual'\ncommand = 'sh'\n");
+    let report = run(&["doctor", "--no-start"]);
+    assert!(report.contains(&format!("1 server in {}", home.own().display())), "{report}");
+    let unused = moved.join("mgp").display().to_string();
+    let unused = format!("`{unused}` is not used, because `~/.config/mgp` exists");
+    assert!(report.contains(&unused), "{report}");
+    run(&["connect", "cursor", "--interactive", "no", "--no-grant"]);
+    let text = fs::read_to_string(home.path(".cursor/mcp.json")).unwrap();
+    assert!(!text.contains("XDG_CONFIG_HOME"), "{text}");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_link_to_the_usual_folder_is_not_reported_as_unused() {
+    let home = Home::new();
+    home.write(".config/mgp/servers.toml", "[[servers]]\nid = 'usual'\ncommand = 'sh'\n");
+    let link = home.path("link");
+    std::os::unix::fs::symlink(home.path(".config"), &link).unwrap();
+    let env = [("XDG_CONFIG_HOME", link.to_str().unwrap())];
+    let report = home.run_with(&["doctor", "--no-start"], &env).out;
+    assert!(report.contains("1 server in"), "{report}");
+    assert!(!report.contains("is not used"), "{report}");
+}
+
+#[test]
 fn a_call_tries_once_to_start_a_kernel() {
     let home = Home::new();
     home.write(".config/mgp/servers.toml", "[[servers]\n");

@@ -7,7 +7,7 @@ use std::process::Stdio;
 use mgp_testkit::until_blocking;
 use serde_json::{Value, json};
 
-use crate::console::Browser;
+use crate::console::{Browser, guarded};
 use crate::hostile::stub;
 use crate::kernel::Kernel;
 use crate::login::get;
@@ -35,7 +35,8 @@ fn the_end_of_a_grant_for_a_server_keeps_the_denials_of_its_tools() {
     assert_eq!((&left[0]["tool_name"], &left[0]["permission"]), (&json!("echo"), &json!("deny")));
     let page = browser.done("/access/revoke", &entry);
     assert!(page.contains("there is no entry to revoke"), "{page}");
-    browser.done("/access/revoke", &[&entry[..], &[("tool", "echo")]].concat());
+    let page = browser.done("/access/revoke", &[&entry[..], &[("tool", "echo")]].concat());
+    assert!(page.contains("default bench.echo: revoked"), "{page}");
     assert!(entries(home).is_empty());
 }
 
@@ -100,6 +101,37 @@ fn a_tool_whose_name_begins_with_its_server_is_denied_by_its_whole_name() {
 }
 
 #[test]
+fn a_reload_of_a_file_with_an_error_is_shown_as_a_failure() {
+    let kernel = Kernel::bench();
+    let home = &kernel.home;
+    let browser = Browser::new(home);
+    let config = std::fs::read_to_string(home.path("c.toml")).unwrap();
+    let broken = "[[servers]]\nid = 'far'\nurl = 'https://user@far.example/mcp'\n";
+    home.write("c.toml", &format!("{config}{broken}"));
+    let page = browser.done("/configuration", &[]);
+    let notice = page.split("class=\"failed\"").nth(1).unwrap().split("</p>").next().unwrap();
+    assert!(notice.contains("the files have errors"), "{page}");
+    assert!(!page.contains("class=\"done\""), "{page}");
+}
+
+#[test]
+fn the_page_names_the_state_of_an_idle_server_as_the_command_does() {
+    let kernel = guarded("");
+    kernel.home.silent(&["stop"]);
+    let home = kernel.into_home();
+    let _ = std::fs::remove_file(home.path("ready.json"));
+    let config = home.path("c.toml");
+    let kernel = Kernel::on(home, Some(&config));
+    let table = kernel.home.succeed(&["servers", "ls"]);
+    assert!(table.contains("  idle "), "{table}");
+    let browser = Browser::new(&kernel.home);
+    for path in ["/servers", "/servers/desk"] {
+        let page = browser.get(path).text();
+        assert!(page.contains(">idle</span>") && !page.contains("registered"), "{page}");
+    }
+}
+
+#[test]
 fn an_entry_about_a_tool_of_the_kernel_is_shown_and_revoked_on_the_page() {
     let kernel = Kernel::bench();
     let home = &kernel.home;
@@ -143,6 +175,23 @@ fn an_entry_of_all_agents_is_shown_for_each_and_revoked_in_its_own_row() {
     let page = browser.done("/access/revoke", &[("agent", "default"), ("server", "bench")]);
     assert!(page.contains("default bench: revoked"), "{page}");
     assert_eq!(entries(home).len(), 1, "that of all agents");
+}
+
+#[test]
+fn a_denial_of_a_permission_is_revoked_on_the_page() {
+    let kernel = Kernel::bench();
+    let home = &kernel.home;
+    home.silent(&["permissions", "deny", "bench", "filesystem.write"]);
+    let browser = Browser::new(home);
+    let page = browser.get("/access").text();
+    let (_, decisions) = page.split_once("id=\"decisions\"").unwrap();
+    let row = decisions.split("<tr").find(|row| row.contains("filesystem.write")).unwrap();
+    assert!(row.contains(">denied<") && row.contains("/access/withdraw"), "{row}");
+    let permission = [("server", "bench"), ("permission", "filesystem.write")];
+    let page = browser.done("/access/withdraw", &permission);
+    assert!(page.contains("bench filesystem.write: revoked"), "{page}");
+    let left = home.json("permissions-ls", &["permissions", "ls", "bench"]);
+    assert_eq!(left[0]["decision"], "revoked", "{left}");
 }
 
 #[test]

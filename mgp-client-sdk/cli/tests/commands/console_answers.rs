@@ -268,6 +268,141 @@ fn a_page_that_is_old_does_not_take_back_a_denial() {
 }
 
 #[test]
+fn of_an_approval_and_a_denial_at_the_same_moment_one_counts() {
+    let kernel = guarded("");
+    let home = &kernel.home;
+    let browser = Browser::new(home);
+    for round in 0..8 {
+        let call = calling(home, &json!({ "message": format!("round {round}") }));
+        let id = waiting(home);
+        let succeeds = |answer| {
+            let form = [("id", &*id), ("seen", "open"), ("answer", answer)];
+            browser.done("/decide", &form).contains("class=\"done\"")
+        };
+        let (approved, denied) = std::thread::scope(|scope| {
+            let approved = scope.spawn(|| succeeds("once"));
+            let denied = succeeds("deny");
+            (approved.join().unwrap(), denied)
+        });
+        assert_ne!(approved, denied, "round {round}");
+        assert_eq!(ended(call).0, approved, "round {round}");
+    }
+}
+
+#[test]
+fn a_late_denial_is_refused_with_the_call_and_who_approved_it() {
+    let kernel = guarded("");
+    let home = &kernel.home;
+    let browser = Browser::new(home);
+    let call = calling(home, &json!({ "message": "a" }));
+    let id = waiting(home);
+    browser.done("/decide", &[("id", &id), ("answer", "once")]);
+    assert!(ended(call).0);
+    for answer in ["deny", "never"] {
+        let page = browser.done("/decide", &[("id", &id), ("seen", "open"), ("answer", answer)]);
+        let notice = page.split("class=\"failed\"").nth(1).unwrap();
+        let notice = notice.split("</p>").next().unwrap();
+        let expected = format!("default → desk.echo: `{id}` is approved and used already, by ");
+        assert!(notice.contains(&expected), "{notice}");
+    }
+}
+
+#[test]
+fn the_page_of_a_denied_call_has_the_command_that_takes_the_denial_back() {
+    let kernel = guarded("");
+    let home = &kernel.home;
+    let browser = Browser::new(home);
+    let call = calling(home, &json!({ "message": "a" }));
+    let id = waiting(home);
+    let (page, command) = (format!("/call/{id}"), format!("mgp approvals approve {id}"));
+    let open = browser.get(&page).text();
+    assert!(!open.contains(&command), "{open}");
+    assert!(open.contains("if its caller no longer waits, when it makes the call again"), "{open}");
+    assert!(open.contains("for an hour the same call again"), "{open}");
+    browser.done("/decide", &[("id", &id), ("answer", "deny")]);
+    assert!(!ended(call).0);
+    let denied = browser.get(&page).text();
+    assert!(denied.contains(&command), "{denied}");
+}
+
+#[test]
+fn the_notice_about_a_definition_names_the_decision() {
+    let files = Home::new();
+    let tools =
+        json!([{ "name": "look", "description": FLAGGED, "inputSchema": { "type": "object" } }]);
+    let kernel = Kernel::new(&stub(&files, "odd", &tools, &json!({ "content": [] })));
+    let browser = Browser::new(&kernel.home);
+    until_blocking("the definition waits", || browser.get("").text().contains("odd.look"));
+    let inbox = browser.get("").text();
+    let print = inbox.split("name=\"fingerprint\" value=\"").nth(1).unwrap();
+    let print = print.split('"').next().unwrap();
+    for (answer, word) in [("reject", "rejected"), ("approve", "approved")] {
+        let pairs =
+            [("server", "odd"), ("tool", "look"), ("fingerprint", print), ("answer", answer)];
+        let page = browser.done("/definitions", &pairs);
+        assert!(page.contains(&format!("odd.look: {word}")), "{page}");
+        let definition = browser.get("/definition/odd.look").text();
+        assert_eq!(definition.contains("mgp tools approve odd.look"), answer == "reject");
+    }
+}
+
+#[test]
+fn a_page_that_is_old_does_not_approve_a_rejected_definition() {
+    let files = Home::new();
+    let tools =
+        json!([{ "name": "look", "description": FLAGGED, "inputSchema": { "type": "object" } }]);
+    let kernel = Kernel::new(&stub(&files, "odd", &tools, &json!({ "content": [] })));
+    let browser = Browser::new(&kernel.home);
+    until_blocking("the definition waits", || browser.get("").text().contains("odd.look"));
+    let inbox = browser.get("").text();
+    let print = inbox.split("name=\"fingerprint\" value=\"").nth(1).unwrap();
+    let print = print.split('"').next().unwrap();
+    assert!(inbox.contains("name=\"seen\" value=\"flagged\""), "{inbox}");
+    let [rejected, approved] = ["reject", "approve"].map(|answer| {
+        let form = [
+            ("server", "odd"),
+            ("tool", "look"),
+            ("fingerprint", print),
+            ("seen", "flagged"),
+            ("answer", answer),
+        ];
+        browser.done("/definitions", &form)
+    });
+    assert!(rejected.contains("odd.look: rejected"), "{rejected}");
+    assert!(approved.contains("`odd.look`: its definition needs no decision"), "{approved}");
+    let definition = browser.get("/definition/odd.look").text();
+    assert!(definition.contains("mgp tools approve odd.look"), "still rejected: {definition}");
+}
+
+#[test]
+fn a_late_answer_to_a_forgotten_request_gets_a_plain_reason() {
+    let kernel = guarded("");
+    let browser = Browser::new(&kernel.home);
+    for answer in ["once", "deny"] {
+        let page = browser.done("/decide", &[("id", "gone"), ("seen", "open"), ("answer", answer)]);
+        assert!(page.contains("This request no longer waits"), "{page}");
+        assert!(!page.contains("-32602") && !page.contains("gone"), "{page}");
+    }
+}
+
+#[test]
+fn names_and_values_that_are_written_from_right_to_left_keep_their_order() {
+    let kernel = guarded("");
+    let home = &kernel.home;
+    let browser = Browser::new(home);
+    let call = calling(home, &json!({ "message": "בית/ספר/15", "עברית": "ערך" }));
+    let id = waiting(home);
+    let isolated = "\"<bdi>עברית</bdi>\":\"<bdi>ערך</bdi>\"";
+    for page in [String::new(), format!("/call/{id}")] {
+        let text = browser.get(&page).text();
+        assert!(text.contains("\"<bdi>בית</bdi>/<bdi>ספר</bdi>/15\""), "{text}");
+        assert!(text.contains(isolated), "{text}");
+    }
+    browser.done("/decide", &[("id", &id), ("answer", "deny")]);
+    assert!(!ended(call).0);
+}
+
+#[test]
 fn a_notice_about_several_answers_begins_with_those_that_failed() {
     let kernel = guarded("");
     let home = &kernel.home;
@@ -278,7 +413,7 @@ fn a_notice_about_several_answers_begins_with_those_that_failed() {
     assert!(ended(call).0);
     let notice = page.split("class=\"failed\"").nth(1).unwrap();
     let (notice, _) = notice.split_once("</p>").unwrap();
-    let (before, after) = notice.split_once("gone: ").unwrap();
+    let (before, after) = notice.split_once("gone").unwrap();
     assert!(!before.contains("allowed once") && after.contains("allowed once"), "{notice}");
 }
 
@@ -348,7 +483,13 @@ fn the_approval_of_a_published_server_shows_what_the_review_of_its_tools_found()
     let asked = json!({ "id": "desk", "published": "io.github.acme/desk@1.0.0" });
     let (_, answer) = ended(call_of(home, "mgp_discovery_register", &asked));
     assert!(answer.contains("pending_approval"), "{answer}");
-    let page = Browser::new(home).done("/decide", &[("id", &waiting(home)), ("answer", "once")]);
+    let (id, browser) = (waiting(home), Browser::new(home));
+    let path = format!("/call/{id}");
+    let open = browser.get(&path).text();
+    assert!(open.contains("An approved server runs until"), "{open}");
+    assert!(!open.contains("Approve once"), "the approval lasts: {open}");
+    // The page of a decided registration no longer exists, so the inbox shows the notice.
+    let page = browser.done("/decide", &[("id", &id), ("answer", "once"), ("page", &path)]);
     let notice = page.split("class=\"done\"").nth(1).unwrap().split("</p>").next().unwrap();
     let found = "desk: connected; desk has 1 tool; the review found nothing";
     assert!(notice.contains(found), "{notice}");

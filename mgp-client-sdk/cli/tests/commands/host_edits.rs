@@ -99,6 +99,7 @@ fn a_host_whose_folder_a_variable_names_is_changed_there() {
         ("claude-code", "CLAUDE_CONFIG_DIR", ".claude.json", "{\"a\": 1}\n", "\n"),
         ("copilot", "COPILOT_HOME", "mcp-config.json", "{\"a\": 1}\n", "\n"),
         ("gemini", "GEMINI_CLI_HOME", ".gemini/settings.json", "{\"a\": 1}\n", "\n"),
+        ("qwen", "QWEN_HOME", "settings.json", "{\"a\": 1}\n", "\n"),
     ] {
         let file = home.write(&format!("moved/{name}"), before);
         let folder = home.path("moved").to_str().unwrap().to_owned();
@@ -118,7 +119,7 @@ fn a_host_whose_folder_a_variable_names_is_changed_there() {
         run(&["disconnect", host]);
         assert_eq!(text(), before);
     }
-    for own in [".codex", ".claude.json", ".copilot", ".gemini"] {
+    for own in [".codex", ".claude.json", ".copilot", ".gemini", ".qwen"] {
         assert!(!home.path(own).exists(), "{own}");
     }
 }

@@ -296,6 +296,13 @@ fn unreadable_sources_are_named() {
     home.fail(2, &["import", "emacs"], "known: claude-desktop, claude-code, cursor, vscode");
     let broken = home.write("work/broken.json", "{");
     home.fail(1, &["import", broken.to_str().unwrap()], "it is not JSON at line 1");
+    // No file below another file can be read, as with one below a folder of another user.
+    home.write(".cursor", "");
+    home.fail(1, &["import"], "no host's servers can be read: `");
+    let long = format!("{{\"mcpServers\": {{}}}}{}", " ".repeat(17 << 20));
+    home.write(".gemini/settings.json", &long);
+    let report = home.run(&["doctor", "--no-start"]).out;
+    assert!(report.contains("the file is longer than 16777216 bytes"), "{report}");
 }
 
 #[test]
@@ -367,6 +374,67 @@ fn a_tool_that_claude_code_denies_is_withheld_and_a_server_that_it_denies_stays_
         assert!(of("files")["notes"].to_string().contains("all but wipe"), "{seen}");
         let reason = of("git")["left_out"].as_str().unwrap();
         assert_eq!(reason, "`permissions.deny` there denies all of its tools", "{seen}");
+    }
+}
+
+#[test]
+fn a_tool_that_a_policy_of_gemini_denies_is_withheld_and_a_server_that_it_denies_stays_there() {
+    let home = Home::new();
+    let servers = json!({ "files": { "command": "f" }, "git": { "command": "g" } });
+    home.write(".gemini/settings.json", &json!({ "mcpServers": servers }).to_string());
+    home.write(
+        ".gemini/policies/own.toml",
+        "[[rule]]\nmcpName = 'files'\ntoolName = 'wipe'\ndecision = 'deny'\npriority = 9\n\
+         [[rule]]\nmcpName = 'git'\ndecision = 'deny'\npriority = 9\n",
+    );
+    home.write(".gemini/policies/note.txt", "[[rule]]\nmcpName = 'files'\ndecision = 'deny'\n");
+    let seen = home.json("import", &["import", "gemini"]);
+    let note = "its tools are granted as there: all but wipe";
+    assert_eq!(seen["servers"][0]["notes"][0], note, "{seen}");
+    let reason = &seen["servers"][1]["left_out"];
+    assert_eq!(reason, "`policies` there denies all of its tools", "{seen}");
+}
+
+#[test]
+fn rules_in_other_settings_of_a_host_hold_for_its_servers() {
+    let home = Home::new();
+    let servers = |rules: &str| format!(r#"{{{rules}"mcpServers": {{"a": {{"command": "a"}}}}}}"#);
+    home.write(".gemini/settings.json", &servers(""));
+    let managed = home.write("managed.json", r#"{"tools": {"exclude": ["mcp_a_wipe"]}}"#);
+    let env = [("GEMINI_CLI_SYSTEM_SETTINGS_PATH", managed.to_str().unwrap())];
+    let seen = home.run_with(&["import", "gemini"], &env);
+    assert!(seen.out.contains("all but wipe"), "{seen:?}");
+    let rules = r#""permissions": {"deny": ["mcp__a__set"]}, "#;
+    home.write(".qwen/settings.json", &servers(rules));
+    home.write("work/.qwen/settings.json", &servers(""));
+    let seen = home.json("import", &["import", "qwen", "--project"]);
+    let servers = seen["servers"].as_array().unwrap();
+    assert_eq!(servers.len(), 2, "{seen}");
+    for server in servers {
+        assert!(server["notes"].to_string().contains("all but set"), "{seen}");
+    }
+}
+
+#[test]
+fn newer_hosts_start_mgp_instead_of_their_own_servers() {
+    let home = Home::new();
+    for (host, file, rules) in [
+        ("qwen", ".qwen/settings.json", r#""permissions": {"deny": ["mcp__own__wipe"]}, "#),
+        ("droid", ".factory/mcp.json", ""),
+        ("antigravity", ".gemini/config/mcp_config.json", ""),
+    ] {
+        let entry = r#""type": "stdio", "command": "own", "disabledTools": ["b"]"#;
+        let text = format!(r#"{{{rules}"mcpServers": {{"own": {{{entry}}}}}}}"#);
+        let path = home.write(file, &text);
+        let seen = home.json("import", &["import", host, "--apply", "--no-grant"]);
+        let tools = if rules.is_empty() { "all but b" } else { "all but b, wipe" };
+        let note = format!("its tools are granted as there: {tools}");
+        assert_eq!(seen["servers"][0]["notes"], json!([note]), "{host}: {seen}");
+        let connect = ["connect", host, "--replace", "--interactive", "no", "--no-grant"];
+        assert_eq!(home.json("connect", &connect)["replaced"], json!(["own"]), "{host}");
+        assert!(fs::read_to_string(&path).unwrap().contains(env!("CARGO_BIN_EXE_mgp")), "{host}");
+        home.json("disconnect", &["disconnect", host]);
+        assert_eq!(fs::read_to_string(&path).unwrap(), text, "{host}");
     }
 }
 

@@ -114,6 +114,20 @@ fn a_review_of_a_server_that_is_denied_denies_its_permissions() {
 }
 
 #[test]
+fn a_denial_of_permissions_on_the_page_names_all_tools_of_the_server() {
+    let home = home_with_late_server(plain);
+    home.succeed(&["import", "claude-code", "--apply"]);
+    let kernel = crate::kernel::Kernel::on(home, None);
+    let asked = first_start(&kernel.home);
+    let browser = crate::console::Browser::new(&kernel.home);
+    let inbox = browser.get("").text();
+    assert!(inbox.contains("A grant or a denial is for all tools of the server"), "{inbox}");
+    let id = asked["id"].as_str().unwrap();
+    let page = browser.done("/decide", &[("id", id), ("answer", "deny")]);
+    assert!(page.contains(": denied to all tools of the server until revoked"), "{page}");
+}
+
+#[test]
 fn a_server_that_refuses_connections_does_not_delay_a_second_setup() {
     let home = Home::new();
     let desk = mgp_testkit::program("desk");

@@ -43,6 +43,16 @@ fn a_program_in_a_usual_folder_of_the_user_starts_although_the_path_is_short() {
     until_blocking("a folder that others can change is left out", || {
         lacks() == "it does not start"
     });
+    let (folder, open) = (kernel.home.path(".cargo/bin"), kernel.home.path(".cargo"));
+    let (folder, open) = (folder.display(), open.display());
+    let reason = format!("`{folder}` is not searched, because other users could change `{open}`");
+    let error = kernel.server("open")["error"].as_str().unwrap_or_default().to_owned();
+    assert!(error.contains(&reason), "{error}");
+    assert!(error.ends_with(&format!("; run `chmod go-w '{open}'`")), "{error}");
+    let doctor = ["doctor", "--no-start", "--config", file.to_str().unwrap()];
+    let report = kernel.home.run_with(&doctor, &[("PATH", "/usr/bin:/bin")]).out;
+    let is_named = |line: &str| line.contains("  environment") && line.contains(&reason);
+    assert!(report.lines().any(is_named), "{report}");
 }
 
 #[test]

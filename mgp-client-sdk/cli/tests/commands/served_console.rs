@@ -1,15 +1,17 @@
 //! Tests of `mgp serve --http … --console`: an operator elsewhere gets a message and answers; attackers are refused.
 
 use std::fs;
-use std::io::{Read as _, Write as _};
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::process::Stdio;
+use std::time::Duration;
 
 use mgp_testkit::{KilledChild, until_blocking};
 use serde_json::{Value, json};
 
 use crate::console::{Browser, TIMEOUT, calling, ended, send, waiting};
 use crate::hostile::stub;
+use crate::kernel::Kernel;
 use crate::program::program;
 use crate::world::Home;
 
@@ -133,6 +135,50 @@ fn a_message_leads_an_operator_elsewhere_to_the_call_after_a_login() {
     until_blocking("the session ends", || browser.get("").status == 401);
     stream.read_to_string(&mut String::new()).unwrap();
     assert_eq!(other.get("").status, 200);
+}
+
+#[test]
+fn a_logout_ends_the_open_pages_of_its_session_and_no_others() {
+    let home = &Home::new();
+    let (_, admin) = key(home, &["ada", "--admin"]);
+    let (mut browser, _messages) = served(home, "");
+    browser.log_in(&[("key", &admin)]);
+    let mut other = browser.with_cookie("");
+    other.log_in(&[("key", &admin)]);
+    let open = |page: &Browser| {
+        let mut stream = TcpStream::connect(&page.address).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+        let head =
+            format!("Host: {}\r\nCookie: {}\r\nConnection: close", page.address, page.cookie);
+        write!(stream, "GET {}/events HTTP/1.1\r\n{head}\r\n\r\n", page.base).unwrap();
+        let mut begin = [0; 12];
+        stream.read_exact(&mut begin).unwrap();
+        assert_eq!(&begin, b"HTTP/1.1 200");
+        stream
+    };
+    let (mut closed, mut kept) = (open(&browser), open(&other));
+    assert_eq!(browser.post("/logout", &[]).status, 200);
+    // Less than the interval of the comments that keep an open stream alive, so that such a stream fails the test.
+    closed.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    closed.read_to_string(&mut String::new()).unwrap();
+    kept.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+    let error = kept.read_to_end(&mut Vec::new()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::WouldBlock, "the page of the other session is open");
+}
+
+#[test]
+fn a_page_has_an_icon_of_its_own_and_a_wrong_address_an_answer() {
+    let kernel = Kernel::bench();
+    let browser = Browser::new(&kernel.home);
+    let icon = format!("rel=\"icon\" type=\"image/svg+xml\" href=\"{}/icon.svg\"", browser.base);
+    let stranger = browser.with_cookie("");
+    for page in [browser.get(""), stranger.get("")] {
+        assert!(page.body.contains(&icon), "{}", page.body);
+    }
+    let icon = stranger.get("/icon.svg");
+    assert_eq!((icon.status, icon.header("content-type")), (200, Some("image/svg+xml")));
+    let wrong = browser.get("/gone");
+    assert!(wrong.status == 404 && wrong.body.contains("no such page"), "{}", wrong.body);
 }
 
 #[test]

@@ -94,7 +94,7 @@ fn limits_of_streams_name_their_key_and_cut_results_are_cut_in_chunks() {
     let (chunks, result) = texts(&home.succeed(&[&CALL[..], &arguments].concat()));
     assert_eq!(chunks, ["aaa", "bbb", "ccc", "d"]);
     let note = "[mgp: the result is longer: its first 10 of 27 bytes of text follow. Read on: ";
-    assert!(result.starts_with(note) && result.ends_with("]aaabbbcccd"), "{result}");
+    assert!(result.starts_with(note) && result.ends_with("]\naaabbbcccd"), "{result}");
     let printed = home.run(&[&CALL[..], &arguments[..4]].concat());
     assert!(printed.out.starts_with("aaabbbcccd\n[mgp: the result is longer"), "{printed:?}");
     assert!(!printed.err.contains("differs"), "{printed:?}");

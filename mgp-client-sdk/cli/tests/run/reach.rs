@@ -354,8 +354,9 @@ fn probes_and_metrics_are_served_and_denials_are_counted() {
     }
     let log = fs::read_to_string(world.state().join("kernel.log")).unwrap();
     assert!(log.contains("denied tool call"), "{log}");
-    kill("-KILL", world.kernel().unwrap());
+    // A host that is still there would start another kernel.
     ann.end();
+    kill("-KILL", world.kernel().unwrap());
     let serving = Serving::start(&world, &["--no-auth"]);
     let url = serving.url();
     let http = url.trim_start_matches("http://").trim_end_matches("/mcp");

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::serving::Serving;
 use crate::world::{Host, World, exists, kill, lives, rss, within};
 
 #[test]
@@ -321,4 +322,94 @@ fn a_large_message_is_relayed_whole_both_ways() {
         call.join().unwrap()
     });
     assert_eq!(repeated.unwrap().len(), large.len());
+}
+
+#[test]
+fn a_kernel_at_an_address_takes_over_from_the_kernel_of_an_active_host() {
+    let world = World::new("");
+    let mut host = world.host(&["--linger", "30"]);
+    host.echoes("before");
+    let first = world.kernel().unwrap();
+    let ends = AtomicBool::new(false);
+    let serving = thread::scope(|scope| {
+        // The host sends requests all the time, so its shim would start the next kernel at once.
+        let calls = scope.spawn(|| {
+            while !ends.load(Ordering::Acquire) {
+                host.echoes("during");
+            }
+        });
+        let serving = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            Serving::start(&world, &["--no-auth"])
+        }));
+        ends.store(true, Ordering::Release);
+        calls.join().unwrap();
+        serving.unwrap()
+    });
+    within(|| (!lives(first)).then_some(()));
+    host.echoes("after");
+    assert_eq!(world.kernel(), Some(serving.kernel.id()));
+    // A kernel that a person started keeps the folder.
+    let refused = world.output(&["--http", "127.0.0.1:0", "--no-auth"]);
+    let error = String::from_utf8(refused.stderr).unwrap();
+    assert!(refused.status.code() == Some(1) && error.contains("already uses"), "{error}");
+    assert_eq!(host.leave().code(), Some(0));
+}
+
+#[test]
+fn a_service_takes_over_from_the_kernel_of_a_host() {
+    let world = World::new("");
+    let mut host = world.host(&["--linger", "30"]);
+    host.echoes("before");
+    let mut service = world.service().spawn().unwrap();
+    within(|| (world.kernel() == Some(service.id())).then_some(()));
+    host.echoes("after");
+    assert_eq!(host.leave().code(), Some(0));
+    kill("-TERM", service.id());
+    assert_eq!(service.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn a_kernel_that_could_not_serve_does_not_stop_the_kernel_of_a_host() {
+    let world = World::new("");
+    let mut host = world.host(&["--linger", "30"]);
+    host.echoes("before");
+    let first = world.kernel();
+    let other = TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = other.local_addr().unwrap().to_string();
+    for address in [&*taken, "0.0.0.0:0"] {
+        let refused = world.output(&["--http", address, "--no-auth"]);
+        assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+        host.echoes(address);
+        assert_eq!(world.kernel(), first);
+    }
+    assert_eq!(host.leave().code(), Some(0));
+}
+
+#[test]
+fn a_kernel_whose_folder_was_removed_ends_and_leaves_the_next_one_its_socket() {
+    let world = World::new("");
+    let mut first = Serving::start(&world, &["--no-auth"]);
+    let ready = fs::read_to_string(world.ready_file()).unwrap();
+    within(|| fs::remove_dir_all(world.state()).ok());
+    let mut host = world.host(&["--linger", "30"]);
+    let ended = within(|| first.kernel.try_wait().unwrap());
+    assert_eq!(ended.code(), Some(1));
+    assert_ne!(fs::read_to_string(world.ready_file()).ok(), Some(ready));
+    host.echoes("with the next kernel");
+    assert!(exists(&world.socket()));
+    drop(world.operator());
+    assert_eq!(host.leave().code(), Some(0));
+}
+
+#[test]
+fn a_host_whose_state_folder_was_removed_is_served_by_a_kernel_in_a_new_folder() {
+    let world = World::new("");
+    let mut host = world.host(&["--linger", "30"]);
+    host.echoes("before");
+    let first = world.kernel().unwrap();
+    within(|| fs::remove_dir_all(world.state()).ok());
+    within(|| (!lives(first)).then_some(()));
+    host.echoes("after");
+    assert!(world.kernel().is_some_and(|next| next != first));
+    assert_eq!(host.leave().code(), Some(0));
 }

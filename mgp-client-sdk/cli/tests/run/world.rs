@@ -19,7 +19,8 @@ use crate::wire::{OPERATOR, Wire, initialize_params};
 const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Settings in the environment of the test run, which must not apply.
-const SETTINGS: [&str; 4] = ["MGP_STATE", "MGP_CONFIG", "MGP_CONFIG_PATH", "MGP_LOG"];
+const SETTINGS: [&str; 5] =
+    ["MGP_STATE", "MGP_CONFIG", "MGP_CONFIG_PATH", "MGP_LOG", "XDG_CONFIG_HOME"];
 
 /// A folder with a configuration and a state; dropping this value kills the kernel.
 pub(crate) struct World {

@@ -13,6 +13,7 @@ use mgp_types::mgp::{
 use mgp_types::service::{Context, CredentialGrant, Principal, ServerId};
 use mgp_types::{ErrorCode, Payload, RpcError};
 
+use super::process::audit_failure;
 use crate::cli_hints::{
     explain_refusal, no_confirm_command, permit_command, risk_command, shell_word,
 };
@@ -37,6 +38,7 @@ pub(super) async fn explain(
     if result.risk_level.is_some() {
         result.risk_reason = Some(kernel.governance().risk_reason(&server, &tool));
     }
+    apply_audit(&kernel, &mut result);
     let arguments = arguments.unwrap_or_else(Payload::empty_object);
     apply_answer(&kernel, &mut result, &agent, &server, &tool, &arguments);
     if result.outcome == ExplainedOutcome::Refuse {
@@ -54,6 +56,14 @@ fn caller_of(params: &KernelExplainParams) -> Context {
         caller.extensions.insert(CredentialGrant::new(permissions, || true));
     }
     caller
+}
+
+/// Refuses the call if its record could not be written, which the kernel checks before all rules.
+fn apply_audit(kernel: &Kernel, result: &mut KernelExplainResult) {
+    let Some(failure) = audit_failure(kernel) else { return };
+    result.steps.insert(0, ExplainedStep::new("audit", ExplainedResult::Refused, failure.clone()));
+    (result.outcome, result.code, result.reason) =
+        (ExplainedOutcome::Refuse, Some(ErrorCode::SERVER_NOT_READY.0), Some(failure));
 }
 
 /// Adds each limit that applies to the call as a step of the explanation. The first limit that is used up refuses the

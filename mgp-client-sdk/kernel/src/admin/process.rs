@@ -64,13 +64,15 @@ pub(super) async fn info(
     Ok(info)
 }
 
-/// Returns a finding, with the reason, if the audit log cannot be written. While it cannot, the kernel refuses every
-/// call.
 fn audit_finding(kernel: &Kernel) -> Option<KernelFinding> {
+    Some(KernelFinding::new("error", audit_failure(kernel)?))
+}
+
+/// Returns a text with the reason if the audit log cannot be written. While it cannot, the kernel refuses every call.
+pub(super) fn audit_failure(kernel: &Kernel) -> Option<String> {
     let failure = kernel.governance().log()?.failure()?;
     let reason = failure.source().map_or_else(|| failure.to_string(), ToString::to_string);
-    let text = format!("the audit log cannot be written, so every call is refused: {reason}");
-    Some(KernelFinding::new("error", text))
+    Some(format!("the audit log cannot be written, so every call is refused: {reason}"))
 }
 
 pub(super) async fn sessions(

@@ -6,8 +6,9 @@ use std::future::Future;
 use std::sync::{Arc, LazyLock};
 
 use memchr::memmem::Finder;
+use mgp_client_sdk::Hop;
 use mgp_toolindex::{IndexedTool, MetaTool, ToolFeature, UseOutcome};
-use mgp_types::mcp::{CallToolParams, Era};
+use mgp_types::mcp::{CallToolParams, Era, is_of_objects, legacy_output_schema};
 use mgp_types::method::{READ_MORE, find_kernel_tool};
 use mgp_types::service::{Call, Context, Params, Reply, Visibility as _, is_tool_error};
 use mgp_types::{ErrorCode, Object, Payload, RpcError};
@@ -23,7 +24,7 @@ use super::surface;
 use super::tasks;
 use crate::caller_view::is_for_pages_only;
 use crate::events::PublishedCall;
-use crate::fleet::{Fleet, ManagedServer, is_of_objects};
+use crate::fleet::{Fleet, ManagedServer};
 use crate::metrics::{self, MeasuredCall};
 use crate::proposals::session_state::OpenSession;
 use crate::results::{malformed, replace_structured, structured_as_text, with_text};
@@ -71,7 +72,10 @@ pub(crate) fn call(
         delegation::apply(&mut call, &address.on_behalf_of);
         let DispatcherParts { fleet, view, metrics, .. } = dispatcher.parts();
         let server = fleet.get(tool.server_id()).ok_or_else(|| server_removed(&tool))?;
-        let has_access = is_visible || view.sees(call.cx(), Some(server.id()), tool.name()).is_ok();
+        let sees = is_visible || view.sees(call.cx(), Some(server.id()), tool.name()).is_ok();
+        // A parked call would continue without another decision of the security checks.
+        let is_lost = Hop::is_continued(call.cx()) && view.refuses(call.cx(), &tool);
+        let has_access = sees && !is_lost;
         let references = &fleet.context().references;
         if references.apply_to(call.cx()) {
             // Attach the data before the security checks, so that these see the arguments that the server will receive.
@@ -264,7 +268,7 @@ fn other_form(
     }
     let inner = inner_of(content).filter(|_| is_legacy)?;
     let schema = tool.tool().ok()?.output_schema.filter(|schema| !is_of_objects(schema))?;
-    fits(inner.as_str()).then(|| match output_schema::for_legacy(schema) {
+    fits(inner.as_str()).then(|| match legacy_output_schema(schema) {
         Some(_) => OtherForm::Wrapped(inner),
         None => OtherForm::AsListed,
     })
@@ -281,10 +285,10 @@ fn listed_inner(
     let server = fleet.get(tool.server_id()).filter(|server| server.uses_legacy_session(cx))?;
     let inner = inner_of(content).filter(|inner| inner.as_str().starts_with('{'))?;
     let schema = tool.tool().ok()?.output_schema.filter(|schema| !is_of_objects(schema))?;
-    let listed = output_schema::for_legacy(schema)?;
+    let listed = legacy_output_schema(schema)?;
     let known = fleet.context().governance.definitions().definition(Some(server.id()), tool.name());
-    let is_wrapped =
-        known.is_some_and(|known| known.output_schema.as_ref().is_some_and(is_of_objects));
+    let known = known.as_ref().and_then(|known| known.output_schema.as_ref());
+    let is_wrapped = known.is_some_and(|known| is_of_objects(known) && *known != listed);
     (is_wrapped || output_schema::requires_other(&listed, "result")).then_some(inner)
 }
 

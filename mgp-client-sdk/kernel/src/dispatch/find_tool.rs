@@ -311,10 +311,14 @@ pub(super) async fn find_unread(
     };
     let all = fleet.all();
     let named = wanted.server(all.values());
-    let is_wanted = |server: &&Arc<ManagedServer>| match named {
-        Some(named) => Arc::ptr_eq(named, server),
-        // Include connected servers, which may have announced a change of their tools that was not read yet.
-        None => server.lists_may_be_outdated() || server.state() == ServerState::Connected,
+    let is_wanted = |server: &&Arc<ManagedServer>| {
+        if let Some(named) = named {
+            return Arc::ptr_eq(named, server);
+        }
+        // Include connected servers, which may have announced a change of their tools that was not read yet, and failed
+        // ones, whose next start may succeed.
+        server.lists_may_be_outdated()
+            || matches!(server.state(), ServerState::Connected | ServerState::Error)
     };
     let unread: Vec<_> = all.values().filter(is_wanted).filter(may_use).collect();
     join_all(unread.iter().map(|server| {

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use mgp_toolindex::{Allowed, Resolved, SessionView, listed_tools, max_tokens_of_definition};
-use mgp_types::mcp::{CacheScope, Era, ListToolsResult, TaskSupport, Tool, key};
+use mgp_types::mcp::{
+    CacheScope, Era, ListToolsResult, TaskSupport, Tool, key, legacy_output_schema,
+};
 use mgp_types::mgp::{ContextLevel, Extension, ExtensionSet, KernelSavedDay, RiskLevel};
 use mgp_types::proposal::{copy_tool_members, hide_tool_members};
 use mgp_types::service::{Call, Context, Peer, Principal, Reply, Scope, ScopeKind};
@@ -13,7 +15,6 @@ use mgp_types::{Lenient, Object, Payload, RawObject, RpcError};
 use super::apps;
 use super::dispatcher::{Dispatcher, DispatcherParts};
 use super::find_tool::CallAddress;
-use super::output_schema;
 use super::page::{bad_cursor, requested_cursor};
 use super::portable_names;
 use super::saved_context::{SETTLE_DELAY, stored_days};
@@ -66,7 +67,7 @@ fn current_list(dispatcher: &Dispatcher, call: &Call) -> Result<Vec<Tool>, RpcEr
     let is_shown = cx.caller.has(Extension::ToolSecurity);
     for tool in &mut tools {
         if cx.caller.era == Era::Legacy {
-            tool.output_schema = tool.output_schema.take().and_then(output_schema::for_legacy);
+            tool.output_schema = tool.output_schema.take().and_then(legacy_output_schema);
         }
         fit_input_schema(tool);
         fit_output_schema(tool);

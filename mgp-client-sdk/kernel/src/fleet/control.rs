@@ -12,6 +12,7 @@ use tokio::time::{sleep, timeout};
 
 use super::managed_server::ManagedServer;
 use super::session::has_failed;
+use crate::policy;
 
 /// The time that an operator waits for the tools of a started server. Afterwards the current state is returned.
 const LIST_TIMEOUT: Duration = Duration::from_secs(10);
@@ -38,6 +39,25 @@ impl ManagedServer {
         };
         let _ = timeout(self.start_limit(wait), started).await;
         self.state()
+    }
+
+    /// Checks a server at a URL because an operator looks at it; if the server has failed, tries to connect again.
+    pub(super) async fn look(&self) {
+        if policy::is_remote(&self.config()) {
+            self.check_sessions().await;
+            self.main().retry(self.hold()).await;
+        }
+    }
+
+    /// Starts a server again whose start has failed, because the cause may have ended meanwhile, e.g. a missing
+    /// program. Waits until the server is connected or has failed again. Does nothing shortly after an earlier attempt.
+    pub(super) async fn retry_start(&self) {
+        let rest = self.client().supervised().rest();
+        if rest.is_some_and(|rest| rest.is_start_failure) {
+            self.main().retry(self.hold()).await;
+            // Ignore the error: the caller looks at the state of the server itself.
+            let _ = self.client().ready().await;
+        }
     }
 
     /// Drains and stops the server, and returns its state. Only an operator can start the server again; calls do

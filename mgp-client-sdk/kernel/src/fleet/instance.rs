@@ -449,7 +449,7 @@ impl AgentInstance {
 
     fn is_free(&self) -> bool {
         let is_running = self.running.load(Ordering::Acquire) > 0;
-        !is_running && self.instance.sessions().all(|session| session.parked() == 0)
+        !is_running && self.instance.sessions().all(|session| session.hop().parked() == 0)
     }
 }
 

@@ -28,7 +28,6 @@ use super::start_hold::StartHold;
 use super::subscriptions::Source;
 use crate::active_config::SharedConfig;
 use crate::bounds::CallBounds;
-use crate::policy;
 
 /// The maximum time until the state of a server shows that its connection has ended.
 const END_TIMEOUT: Duration = Duration::from_secs(2);
@@ -137,8 +136,13 @@ impl ManagedServer {
 
     /// Returns the number of calls in flight in all instances.
     pub(super) fn running(&self) -> u64 {
+        self.sessions().iter().map(|session| session.running()).sum()
+    }
+
+    /// Returns the sessions of all instances.
+    fn sessions(&self) -> Vec<Arc<Session>> {
         let isolated = self.isolated.as_ref().map(Instances::sessions).unwrap_or_default();
-        self.shared.sessions().chain(&isolated).map(|session| session.running()).sum()
+        self.shared.sessions().cloned().chain(isolated).collect()
     }
 
     pub(super) fn hold(&self) -> &StartHold {
@@ -179,6 +183,10 @@ impl ManagedServer {
         self.config.read().start_timeout()
     }
 
+    pub(super) fn main(&self) -> &Arc<Session> {
+        self.shared.main()
+    }
+
     /// Returns the client of the main session.
     pub(crate) fn client(&self) -> &SupervisedClient {
         self.shared.main().client()
@@ -217,17 +225,8 @@ impl ManagedServer {
 
     /// Checks that the connected sessions of a server at a URL answer.
     pub(super) async fn check_sessions(&self) {
-        let isolated = self.isolated.as_ref().map(Instances::sessions).unwrap_or_default();
-        let sessions = self.shared.sessions().chain(&isolated);
-        join_all(sessions.map(|session| session.check())).await;
-    }
-
-    /// Checks a server at a URL because an operator looks at it; if the server has failed, tries to connect again.
-    pub(super) async fn look(&self) {
-        if policy::is_remote(&self.config()) {
-            self.check_sessions().await;
-            self.shared.main().retry(&self.hold).await;
-        }
+        let sessions = self.sessions();
+        join_all(sessions.iter().map(|session| session.check())).await;
     }
 
     /// Records that the kernel has requested the tools of the server's current run (the time since its last start).
@@ -361,6 +360,7 @@ impl ManagedServer {
     /// announced a change of its tools that was not read yet, waits for its tools.
     pub(crate) async fn sync(&self, limit: Duration) {
         let begun = tokio::time::Instant::now();
+        let _ = tokio::time::timeout(limit, self.retry_start()).await;
         let read = async {
             if self.client().client().is_err() {
                 self.start().await;
@@ -461,6 +461,8 @@ impl ManagedServer {
         has_access: bool,
     ) -> BoxFuture<'static, Result<Reply, RpcError>> {
         if !has_access {
+            // A call that waits for this answer was decided earlier, and would go on without another decision.
+            self.sessions().iter().for_each(|session| session.hop().end_parked(call.cx()));
             return self.shared.main().send(call);
         }
         if self.bounds.is_set() {

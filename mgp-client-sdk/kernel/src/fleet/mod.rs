@@ -53,7 +53,6 @@ pub(super) use known_servers::KnownServers;
 pub(super) use list_cache::{CachedList, ListEntry, ListKind, skills as declared_skills};
 pub(super) use managed_server::ManagedServer;
 pub use offer::{offer_callers, offer_extensions};
-pub(super) use refresh::is_of_objects;
 pub(super) use refresh_queue::{ListGroup, StaleLists};
 pub(super) use servers::Fleet;
 pub(super) use session::{SessionKind, SessionUse};

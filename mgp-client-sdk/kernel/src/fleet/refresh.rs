@@ -10,7 +10,7 @@ use std::time::Duration;
 use mgp_client_sdk::{Client, Error, SupervisedClient, gateway};
 use mgp_security::DefinitionLayer;
 use mgp_toolindex::{IndexError, IndexedTool, ServerEntry, ToolEntry, ToolFeature, ToolIndex};
-use mgp_types::mcp::{ListParams, NextCursor, Tool};
+use mgp_types::mcp::{ListParams, NextCursor, Tool, is_of_objects, legacy_output_schema};
 use mgp_types::method::ToolsList;
 use mgp_types::mgp::{ServerState, ToolSecurity};
 use mgp_types::service::{Call, ServerId, Stack};
@@ -333,15 +333,19 @@ fn list_error(error: RpcError) -> RefreshError {
 }
 
 /// Restores the output schemas that only the modern era has, i.e. those that are not of type `object`, in a list that
-/// was read in the legacy session of a server: the server left them out or put them into the schema of an object. Lists
-/// for legacy callers have only those that refer to a schema of type `object`.
+/// was read in the legacy session of a server: the server left them out, put them into the schema of an object, or
+/// replaced a reference to such a schema. Lists for legacy callers have only those with such a reference.
 fn keep_output_schemas(tools: &mut [Tool], indexed: &[IndexedTool]) {
     let known = indexed.iter().filter(|tool| tool.may_use(ToolFeature::OutputSchema));
     let known: HashMap<&str, &IndexedTool> = known.map(|tool| (tool.name(), tool)).collect();
-    for tool in tools.iter_mut().filter(|tool| tool.output_schema.as_ref().is_none_or(may_wrap)) {
+    for tool in tools {
         let known = known.get(tool.name.as_str()).and_then(|known| known.tool().ok());
         let schema = known.and_then(|known| known.output_schema);
-        if let Some(schema) = schema.filter(|schema| !is_of_objects(schema)) {
+        let Some(schema) = schema.filter(|schema| !is_of_objects(schema)) else { continue };
+        let is_legacy_form = |listed: &RawObject| {
+            may_wrap(listed) || legacy_output_schema(schema.clone()).as_ref() == Some(listed)
+        };
+        if tool.output_schema.as_ref().is_none_or(is_legacy_form) {
             tool.output_schema = Some(schema);
         }
     }
@@ -352,13 +356,6 @@ fn may_wrap(schema: &RawObject) -> bool {
     let members = schema.get::<Object>().ok();
     let names = members.and_then(|members| members.decode("required").ok().flatten());
     names.is_some_and(|names: Vec<String>| names == ["result"])
-}
-
-/// Returns whether a schema is of type `object`.
-pub(crate) fn is_of_objects(schema: &RawObject) -> bool {
-    let members = schema.get::<Object>().ok();
-    let kind = members.and_then(|members| members.decode::<String>("type").ok().flatten());
-    kind.as_deref() == Some("object")
 }
 
 fn index_entry(

@@ -126,12 +126,12 @@ impl Session {
 
     /// Returns whether the session has had no calls for the given time, and none waits for an answer of its caller.
     pub(super) fn is_idle(&self, time: Duration) -> bool {
-        self.running() == 0 && self.parked() == 0 && self.used_at().elapsed() >= time
+        self.running() == 0 && self.hop.parked() == 0 && self.used_at().elapsed() >= time
     }
 
-    /// Returns the number of calls that wait for answers of their callers to questions of the server.
-    pub(super) fn parked(&self) -> usize {
-        self.hop.parked()
+    /// Returns the route to the server, which holds the calls that wait for answers of their callers.
+    pub(super) fn hop(&self) -> &Hop {
+        &self.hop
     }
 
     /// Returns the number of calls in flight.

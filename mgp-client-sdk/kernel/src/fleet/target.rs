@@ -8,7 +8,7 @@ use std::sync::Arc;
 use http::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use mgp_client_sdk::gateway::{HttpTransport, ServerTarget};
 use mgp_discovery::{Expanded, ExpandedServer, ExpandedTarget, TargetConfig};
-use mgp_transport::{ChildCommand, duplex};
+use mgp_transport::{ChildCommand, SkippedFolder, duplex};
 use mgp_types::mgp::Transport;
 use mgp_types::service::{BoxFuture, Principal, SpawnError};
 
@@ -60,7 +60,7 @@ pub(super) fn target(parts: &InstanceParts) -> Box<Resolve> {
                     lock::check_start(&lock.current(), &server, &filled)
                         .map_err(|reason| SpawnError::new(reason).permanent())?;
                 }
-                let path = search_path_of(&filled);
+                let path = search_path_of(&filled)?;
                 starting.resolved(filled, &pass_env, path)
             });
             resolved.await.map_err(SpawnError::new)?
@@ -169,27 +169,42 @@ fn own_path(env: &BTreeMap<String, Expanded>) -> Option<&Expanded> {
 
 /// Returns the search path of a server's program, which an operator configured; `None` if `env` has one. Logs the
 /// folder of the program if the `PATH` of the kernel lacks it.
-fn search_path_of(server: &ExpandedServer) -> Option<OsString> {
-    let ExpandedTarget::Program { command, env, .. } = &server.target else { return None };
+///
+/// # Errors
+/// A permanent error if the program is only in a folder that is not searched, because others could change it.
+fn search_path_of(server: &ExpandedServer) -> Result<Option<OsString>, SpawnError> {
+    let ExpandedTarget::Program { command, env, .. } = &server.target else { return Ok(None) };
     if own_path(env).is_some() {
-        return None;
+        return Ok(None);
     }
     let path = mgp_transport::search_path();
     let own = std::env::var_os("PATH").unwrap_or_default();
-    if let Some(folder) = added_folder(command.as_str(), &own, &path) {
-        let (id, program, folder) = (&server.id, command.as_str(), folder.display());
+    let program = command.as_str();
+    if let Some(folder) = added_folder(program, &own, &path) {
+        let (id, folder) = (&server.id, folder.display());
         tracing::info!(server = %id, program, %folder, "the program is in a folder that PATH of the kernel lacks");
+    } else if folder_of(program, &path).is_none()
+        && let Some(skipped) = SkippedFolder::with_program(program)
+    {
+        let place = format!("program \"{program}\" is only in a folder that is left out");
+        let reason = format!("{place}: {skipped}; {}", skipped.remedy());
+        return Err(SpawnError::new(reason).permanent());
     }
-    Some(path)
+    Ok(Some(path))
 }
 
 /// Returns the first folder of the search path `path` that contains a program, if `own` lacks this folder.
 fn added_folder(program: &str, own: &OsStr, path: &OsStr) -> Option<PathBuf> {
+    let found = folder_of(program, path)?;
+    (!std::env::split_paths(own).any(|folder| folder == found)).then_some(found)
+}
+
+/// Returns the first folder of a search path that contains a program.
+fn folder_of(program: &str, path: &OsStr) -> Option<PathBuf> {
     if program.contains(std::path::is_separator) {
         return None;
     }
-    let found = std::env::split_paths(path).find(|folder| folder.join(program).is_file())?;
-    (!std::env::split_paths(own).any(|folder| folder == found)).then_some(found)
+    std::env::split_paths(path).find(|folder| folder.join(program).is_file())
 }
 
 /// Parses a header that is sent with each request. No error message contains its value, which may be secret.

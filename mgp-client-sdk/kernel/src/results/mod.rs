@@ -299,9 +299,9 @@ fn is_in_text(structured: &Payload, content: &[ContentBlock]) -> bool {
 }
 
 /// Puts a note before the content of a result. Many hosts show a model only the beginning of a long result, so a note
-/// at the end would be lost.
+/// at the end would be lost. The note is a line of its own, because some hosts join blocks without a line break.
 pub(crate) fn put_note(content: &mut Vec<ContentBlock>, note: impl Into<String>) {
-    content.insert(0, ContentBlock::text(note));
+    content.insert(0, ContentBlock::text(note.into() + "\n"));
 }
 
 /// The sizes that the note in a part of a result names, in bytes: of texts, and of other blocks.

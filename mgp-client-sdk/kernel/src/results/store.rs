@@ -3,13 +3,13 @@
 //! The memory for them is limited, for each principal and in total. A rest expires, and only its caller can read it.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use mgp_types::RpcError;
 use mgp_types::service::Principal;
 use mgp_types::sync::Mutex;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 
 use super::part::Rest;
 
@@ -24,8 +24,12 @@ const MAX_BYTES: usize = 64 << 20;
 const MIN_ENTRY_BYTES: usize = 1024;
 
 /// The stored rests of long results, by their ids.
+///
+/// While the table has an entry, a task runs that removes expired entries; only this task leaves the table empty.
 #[derive(Debug, Default)]
-pub(super) struct RestStore(Mutex<HashMap<String, StoredRest>>);
+pub(super) struct RestStore(Arc<Mutex<Table>>);
+
+type Table = HashMap<String, StoredRest>;
 
 #[derive(Debug)]
 struct StoredRest {
@@ -37,7 +41,10 @@ struct StoredRest {
 }
 
 impl RestStore {
-    /// Keeps a rest and returns its id, or `None` if it is too long to be kept.
+    /// Keeps a rest until it expires, and returns its id, or `None` if it is too long to be kept.
+    ///
+    /// # Panics
+    /// Panics outside of a Tokio runtime.
     pub(super) fn insert(
         &self,
         owner: &Principal,
@@ -56,6 +63,9 @@ impl RestStore {
         let expires_at = now + keep;
         let (owner, rest) = (owner.clone(), Arc::new(rest));
         let mut table = self.0.lock();
+        if table.is_empty() {
+            tokio::spawn(remove_expired(Arc::downgrade(&self.0)));
+        }
         table.retain(|_, stored| stored.expires_at > now);
         make_room(&mut table, &owner, bytes);
         table.insert(id.clone(), StoredRest { owner, rest, bytes, stored_at: now, expires_at });
@@ -76,6 +86,22 @@ impl RestStore {
     }
 }
 
+/// Removes rests when they expire, until none is left. Otherwise the memory would be freed only by the next long
+/// result, which may never be sent.
+async fn remove_expired(table: Weak<Mutex<Table>>) {
+    while let Some(table) = table.upgrade() {
+        let next = {
+            let now = Instant::now();
+            let mut table = table.lock();
+            table.retain(|_, stored| stored.expires_at > now);
+            table.values().map(|stored| stored.expires_at).min()
+        };
+        drop(table);
+        let Some(next) = next else { return };
+        sleep_until(next).await;
+    }
+}
+
 /// The stored rests of a principal, the oldest last.
 #[derive(Default)]
 struct Share<'a> {
@@ -84,7 +110,7 @@ struct Share<'a> {
 }
 
 /// Removes old rests until a new rest of this size fits.
-fn make_room(table: &mut HashMap<String, StoredRest>, owner: &Principal, bytes: usize) {
+fn make_room(table: &mut Table, owner: &Principal, bytes: usize) {
     for id in surplus(table, owner, bytes) {
         table.remove(&id);
     }
@@ -92,7 +118,7 @@ fn make_room(table: &mut HashMap<String, StoredRest>, owner: &Principal, bytes: 
 
 /// Returns the ids of the old rests that take the room of a new rest of this size: rests of its owner if the owner has
 /// too many bytes, or else rests of the principal with the most bytes.
-fn surplus(table: &HashMap<String, StoredRest>, owner: &Principal, bytes: usize) -> Vec<String> {
+fn surplus(table: &Table, owner: &Principal, bytes: usize) -> Vec<String> {
     let mut total = bytes + table.values().map(|stored| stored.bytes).sum::<usize>();
     let own = table.values().filter(|stored| stored.owner == *owner);
     let own = bytes + own.map(|stored| stored.bytes).sum::<usize>();
@@ -150,8 +176,23 @@ mod tests {
         assert!(store.get(&ann, &id).is_none() && !store.has(&ann));
     }
 
-    #[test]
-    fn a_greedy_caller_uses_up_its_own_share() {
+    #[tokio::test(start_paused = true)]
+    async fn an_expired_rest_takes_no_memory() {
+        let store = RestStore::default();
+        let ann = Principal::local().agent("ann");
+        for _ in 0..2 {
+            assert!(store.insert(&ann, rest(1), KEEP).unwrap().is_some());
+            tokio::time::sleep(KEEP / 2).await;
+            assert!(store.insert(&ann, rest(1), KEEP).unwrap().is_some());
+            tokio::time::sleep(KEEP / 2 + Duration::from_secs(1)).await;
+            assert_eq!(store.0.lock().len(), 1);
+            tokio::time::sleep(KEEP).await;
+            assert!(store.0.lock().is_empty());
+        }
+    }
+
+    #[tokio::test]
+    async fn a_greedy_caller_uses_up_its_own_share() {
         let store = RestStore::default();
         let keep = |name: &str, mib| {
             let agent = Principal::local().agent(name);
@@ -170,8 +211,8 @@ mod tests {
         assert!(bytes <= MAX_BYTES && has("bob", &bob), "{bytes}");
     }
 
-    #[test]
-    fn one_long_rest_takes_the_place_of_very_many_short_ones_at_once() {
+    #[tokio::test]
+    async fn one_long_rest_takes_the_place_of_very_many_short_ones_at_once() {
         let store = RestStore::default();
         let ann = Principal::local().agent("ann");
         let shorts = MAX_PRINCIPAL_BYTES / MIN_ENTRY_BYTES;

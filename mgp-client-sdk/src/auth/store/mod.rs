@@ -28,6 +28,53 @@ const MAX_ENTRIES: usize = 256;
 ///
 /// An entry belongs to one server *and* one issuer: credentials of one issuer are never sent to another. Implement this
 /// trait with the attribute `#[async_trait]` of the crate `async-trait`.
+///
+/// ```
+/// use async_trait::async_trait;
+/// use mgp_client_sdk::auth::{TokenEntry, TokenStore, TokenStoreError};
+/// use mgp_client_sdk::types::sync::Mutex;
+///
+/// /// All entries as one text, as a keyring of the system keeps them; the newest is the last.
+/// struct Keyring(Mutex<String>);
+///
+/// fn failed(error: serde_json::Error) -> TokenStoreError {
+///     TokenStoreError::Other(error.to_string())
+/// }
+///
+/// impl Keyring {
+///     fn entries(&self) -> Result<Vec<TokenEntry>, TokenStoreError> {
+///         serde_json::from_str(&self.0.lock()).map_err(failed)
+///     }
+/// }
+///
+/// #[async_trait]
+/// impl TokenStore for Keyring {
+///     async fn load(&self, server: &str, issuer: &str) -> Result<Option<TokenEntry>, TokenStoreError> {
+///         let mut entries = self.entries()?.into_iter();
+///         Ok(entries.find(|entry| entry.server == server && entry.issuer == issuer))
+///     }
+///
+///     async fn latest(&self, server: &str) -> Result<Option<TokenEntry>, TokenStoreError> {
+///         Ok(self.entries()?.into_iter().rfind(|entry| entry.server == server))
+///     }
+///
+///     async fn save(&self, entry: TokenEntry) -> Result<(), TokenStoreError> {
+///         let mut text = self.0.lock();
+///         let mut entries: Vec<TokenEntry> = serde_json::from_str(&text).map_err(failed)?;
+///         entries.retain(|known| known.server != entry.server || known.issuer != entry.issuer);
+///         entries.push(entry);
+///         *text = serde_json::to_string(&entries).map_err(failed)?;
+///         Ok(())
+///     }
+/// }
+///
+/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// let (server, issuer) = ("https://mcp.example.com/mcp", "https://login.example.com");
+/// let store = Keyring(Mutex::new("[]".to_owned()));
+/// store.save(TokenEntry::new(server, issuer)).await.unwrap();
+/// assert_eq!(store.latest(server).await.unwrap().unwrap().issuer, issuer);
+/// # });
+/// ```
 #[async_trait]
 pub trait TokenStore: Send + Sync + 'static {
     /// Returns the entry of a server and an issuer.

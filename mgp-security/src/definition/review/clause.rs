@@ -31,6 +31,7 @@ pub(super) struct Word {
     clause: bool,
     first: bool,
     begins: bool,
+    starts: bool,
     negates: bool,
     /// `true` if blanks separate the word from the next ones.
     spaced: bool,
@@ -184,7 +185,7 @@ fn spaced(token: &Token, next: Option<&Token>) -> Word {
     }
     let negates =
         ["not", "dont", "never", "without", "cannot", "no", "nor"].contains(&token.word.as_str());
-    let Token { orders, clause, first, begins, .. } = *token;
+    let Token { orders, clause, first, begins, starts, .. } = *token;
     Word {
         concepts,
         range: token.range.clone(),
@@ -192,6 +193,7 @@ fn spaced(token: &Token, next: Option<&Token>) -> Word {
         clause,
         first,
         begins,
+        starts,
         negates,
         spaced: true,
     }
@@ -205,14 +207,15 @@ fn is_dense(c: char) -> bool {
 /// Splits text that is written without blanks into words; each is the longest known word at its position.
 fn dense(token: &Token, words: &mut Vec<Word>) {
     let chars: Vec<(usize, char)> = token.word.char_indices().collect();
-    let (mut at, mut begins) = (0, token.begins);
+    let (mut at, mut begins, mut starts) = (0, token.begins, token.starts);
     while at < chars.len() {
         let latin = chars[at..].iter().take_while(|(_, c)| c.is_ascii()).count();
         if latin > 0 {
             let end = chars.get(at + latin).map_or(token.word.len(), |(end, _)| *end);
             let word = token.word[chars[at].0..end].to_owned();
-            words.push(spaced(&Token { word, begins, orders: true, ..token.clone() }, None));
-            (at, begins) = (at + latin, false);
+            let part = Token { word, begins, starts, orders: true, ..token.clone() };
+            words.push(spaced(&part, None));
+            (at, begins, starts) = (at + latin, false, false);
             continue;
         }
         let ends = (1..=DENSE_MAX.min(chars.len() - at)).rev();
@@ -224,7 +227,7 @@ fn dense(token: &Token, words: &mut Vec<Word>) {
             .find_map(|(length, concepts)| Some((length, concepts?)));
         let (length, concepts) = known.unwrap_or((1, 0));
         at += length;
-        if concepts != 0 || begins {
+        if concepts != 0 || begins || starts {
             let range = token.range.clone();
             let first = token.first;
             words.push(Word {
@@ -234,10 +237,11 @@ fn dense(token: &Token, words: &mut Vec<Word>) {
                 clause: true,
                 first,
                 begins,
+                starts,
                 negates: false,
                 spaced: false,
             });
-            begins = false;
+            (begins, starts) = (false, false);
         }
     }
 }
@@ -251,11 +255,12 @@ pub(super) fn matches(words: &[Word]) -> Vec<Match> {
         let end = length.map_or(words.len(), |length| start + 1 + length);
         let sentence = &words[start..end];
         let all = sentence.iter().fold(0, |all, word| all | word.concepts);
+        let lines = concepts_of_lines(sentence);
         for clause in &GRAMMAR.clauses {
-            if all & clause.without != 0 || clause.items.iter().any(|item| all & item.any == 0) {
+            if clause.items.iter().any(|item| all & item.any == 0) {
                 continue;
             }
-            if let Some(at) = clause.find(sentence) {
+            if let Some(at) = clause.find(sentence, &lines) {
                 let words = start + at.start..start + at.end;
                 let (rule, group, weight) = (clause.rule, clause.group, clause.weight);
                 found.push(Match { rule, group, weight, words });
@@ -267,16 +272,27 @@ pub(super) fn matches(words: &[Word]) -> Vec<Match> {
 }
 
 impl Clause {
-    /// Returns the words of a sentence that match this clause, or `None` if a concept is missing.
-    fn find(&self, sentence: &[Word]) -> Option<Range<usize>> {
+    /// Returns the words of a sentence that match this clause, or `None` if a concept is missing. `lines` has the
+    /// concepts of the line of each word.
+    fn find(&self, sentence: &[Word], lines: &[Concepts]) -> Option<Range<usize>> {
+        // A negation at the end of another line may belong to something else.
         let negated = |at: usize| {
-            sentence[at.saturating_sub(NEGATION_REACH)..at].iter().any(|word| word.negates)
+            let before = (at.saturating_sub(NEGATION_REACH)..at).rev();
+            let mut line = before.take_while(|before| !sentence[before + 1].starts);
+            line.any(|before| sentence[before].negates)
         };
+        let any = self.items.iter().fold(0, |any, item| any | item.any);
         (0..sentence.len()).find_map(|start| {
-            if !self.items.iter().any(|item| item.fits(&sentence[start])) || negated(start) {
+            let word = &sentence[start];
+            if word.concepts & any == 0 || !self.items.iter().any(|item| item.fits(word)) {
                 return None;
             }
             let window = &sentence[start..sentence.len().min(start + self.within + 1)];
+            // Most windows of a long sentence lack a concept, so this saves the search for words below.
+            let all = window.iter().fold(0, |all, word| all | word.concepts);
+            if self.items.iter().any(|item| all & item.any == 0) || negated(start) {
+                return None;
+            }
             let in_order = self.ordered && window.iter().all(|word| word.spaced);
             let mut used: Vec<usize> = Vec::with_capacity(self.items.len());
             for item in &self.items {
@@ -285,10 +301,21 @@ impl Clause {
                     .find(|at| !used.contains(at) && item.fits(&window[*at]))?;
                 used.push(at);
             }
-            let last = used.iter().copied().max()?;
-            Some(start..start + last + 1)
+            let found = start..start + used.iter().copied().max()? + 1;
+            let is_excluded = lines[found.clone()].iter().any(|line| line & self.without != 0);
+            (!is_excluded).then_some(found)
         })
     }
+}
+
+/// Returns, for each word of a sentence, the concepts of all words in its line.
+fn concepts_of_lines(sentence: &[Word]) -> Vec<Concepts> {
+    let lines = sentence.chunk_by(|_, next| !next.starts);
+    let concepts = lines.flat_map(|line| {
+        let all = line.iter().fold(0, |all, word| all | word.concepts);
+        std::iter::repeat_n(all, line.len())
+    });
+    concepts.collect()
 }
 
 impl Item {
@@ -308,7 +335,7 @@ impl Item {
 /// begin a part of the sentence.
 pub(super) fn is_topic(words: &[Word], at: &Range<usize>, quotes: &[Range<usize>]) -> bool {
     let [detect, attempt, example] = ["detect", "attempt", "example"].map(|name| GRAMMAR.bit(name));
-    let begin = (0..=at.start).rev().find(|at| words[*at].begins).unwrap_or(0);
+    let begin = (0..=at.start).rev().find(|at| words[*at].starts).unwrap_or(0);
     let before = words[begin..at.start].iter().fold(0, |all, word| all | word.concepts);
     let quoted = |word: &Word| {
         let start = word.range.start;
@@ -365,7 +392,7 @@ pub(super) fn steered(tokens: &[Token]) -> impl Iterator<Item = &Token> {
     let steers = STEERS.iter().fold(0, |all, name| all | GRAMMAR.bit(name));
     let call = GRAMMAR.bit("call") | GRAMMAR.bit("whenever");
     tokens
-        .chunk_by(|_, next| !next.begins)
+        .chunk_by(|_, next| !next.starts)
         .filter(move |sentence| {
             words(sentence).iter().any(|word| {
                 word.concepts & steers != 0 || (word.concepts & call != 0 && word.orders)

@@ -162,7 +162,7 @@ pub(super) fn is_own_advice(text: &str, is_own: impl Fn(&str) -> bool) -> bool {
     names.peek().is_some()
         && names.all(|token| is_own(&token.word))
         && !tokens.iter().any(is_foreign)
-        && !tokens.chunk_by(|_, next| !next.begins).any(is_broad)
+        && !tokens.chunk_by(|_, next| !next.starts).any(is_broad)
         && !text.split_whitespace().any(is_other_name)
 }
 

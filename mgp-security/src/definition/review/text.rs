@@ -91,8 +91,12 @@ pub(super) fn read(plain: &str, place: Place, members: &Members) -> Vec<Sign> {
     let spaced = if plain.is_ascii() { None } else { Some(with_blanks(plain)) };
     let plain = spaced.as_deref().unwrap_or(plain);
     let mut tokens = tokens(plain, place);
-    for token in &mut tokens {
-        token.is_member = members.contains(&token.word);
+    for at in 0..tokens.len() {
+        // The name of an environment variable can look like that of a tool, too.
+        let next = tokens.get(at + 1..at + 3).unwrap_or_default();
+        let is_variable = matches!(next, [kind, name]
+            if (kind.is("environment") || kind.is("env")) && name.is("var*"));
+        tokens[at].is_member = is_variable || members.contains(&tokens[at].word);
     }
     let harmless = harmless(&tokens);
     let mut signs = phrases(&tokens, &harmless);
@@ -112,7 +116,7 @@ pub(super) fn read(plain: &str, place: Place, members: &Members) -> Vec<Sign> {
                 rule: found.rule,
                 group: found.group + 1_000,
                 weight: found.weight,
-                evidence: plain[range.clone()].to_owned(),
+                evidence: plain[range.clone()].replace('\n', " "),
                 range: Some(range.clone()),
             },
             range,
@@ -340,7 +344,7 @@ impl Phrase {
     /// Returns whether a negation reverses the meaning of the phrase, e.g. `never send passwords`.
     fn is_negated(&self, words: &[Token], start: usize) -> bool {
         let before = words[start.saturating_sub(2)..start].iter().rev();
-        let mut before = before.take_while(|_| !words[start].begins);
+        let mut before = before.take_while(|_| !words[start].starts);
         TURNS.contains(&self.rule)
             && before.any(|word| ["not", "dont", "never", "avoid"].contains(&word.word.as_str()))
     }
@@ -379,7 +383,7 @@ impl Phrase {
         self.rule == Rule::Consent
             && part.start == 0
             && !words[0].first
-            && words.get(part.end).is_none_or(|next| next.begins && next.is("default*"))
+            && words.get(part.end).is_none_or(|next| next.starts && next.is("default*"))
             && words.len() - part.end <= DEFAULT_MAX
             && !words[part].iter().any(is_user)
     }

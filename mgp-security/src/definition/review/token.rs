@@ -11,8 +11,10 @@ pub(super) struct Token {
     /// The word with digits, `$` and `@` replaced by the letters they resemble; `None` unless the word has letters and
     /// at least one of these.
     pub(super) plain: Option<String>,
-    /// `true` if the word begins a sentence.
+    /// `true` if the word begins a sentence. A sentence can extend over several lines.
     pub(super) begins: bool,
+    /// `true` if the word begins a line or a sentence.
+    pub(super) starts: bool,
     /// `true` if an imperative can begin with the word: it is the first word of a sentence or clause, or follows a word
     /// such as `first` or `please`.
     pub(super) orders: bool,
@@ -233,9 +235,12 @@ pub(super) fn tokens(text: &str, place: Place) -> Vec<Token> {
     let mut words: Vec<Part> = Vec::new();
     let mut letters = Letters::default();
     let mut clause = true;
+    let mut above = "";
     for line in text.lines() {
-        let mut begins = true;
+        let mut begins = !continues(above, line);
+        let mut starts = true;
         let mut wide = true;
+        above = line;
         for chunk in line.split(' ') {
             if chunk.is_empty() {
                 wide = true;
@@ -250,7 +255,7 @@ pub(super) fn tokens(text: &str, place: Place) -> Vec<Token> {
             let start = chunk.as_ptr() as usize - text.as_ptr() as usize;
             for word in parts(chunk) {
                 let range = start..start + chunk.len();
-                let part = Part { word, begins, clause: begins || clause, range };
+                let part = Part { word, begins, starts, clause: starts || clause, range };
                 let Some(part) = letters.take(part, wide) else {
                     wide = false;
                     continue;
@@ -258,20 +263,27 @@ pub(super) fn tokens(text: &str, place: Place) -> Vec<Token> {
                 letters.flush(&mut words);
                 words.push(part);
                 begins = false;
+                starts = false;
                 clause = false;
             }
             wide = false;
             begins |= ends;
+            starts |= ends;
             clause |= stops;
         }
         letters.flush(&mut words);
     }
+    completed(words, place)
+}
+
+/// Adds the properties of words that depend on the words before them.
+fn completed(words: Vec<Part>, place: Place) -> Vec<Token> {
     let mut before: Option<String> = None;
     let mut sentences = usize::from(place == Place::Elsewhere);
     words
         .into_iter()
-        .map(|Part { word, begins, clause, range }| {
-            sentences += usize::from(begins);
+        .map(|Part { word, begins, starts, clause, range }| {
+            sentences += usize::from(starts);
             let is_ordering = |word: &str| ORDERING.split(' ').any(|known| known == word);
             let ordered = before.as_deref().is_some_and(is_ordering);
             before = Some(word.clone());
@@ -279,7 +291,8 @@ pub(super) fn tokens(text: &str, place: Place) -> Vec<Token> {
             Token {
                 plain,
                 begins,
-                orders: begins || clause || ordered,
+                starts,
+                orders: starts || clause || ordered,
                 clause,
                 first: sentences <= 1,
                 word,
@@ -290,10 +303,26 @@ pub(super) fn tokens(text: &str, place: Place) -> Vec<Token> {
         .collect()
 }
 
+/// Returns whether a line continues the sentence of the line above, as in wrapped text. A new sentence begins after a
+/// blank line or a mark that ends a sentence, and with a label, e.g. `path: the file` or `path (text): the file`.
+fn continues(above: &str, line: &str) -> bool {
+    let above = above.trim().trim_end_matches(['"', '\'', '`', ')', '*', '”', '»']);
+    let is_text = above.contains(char::is_alphanumeric);
+    if !is_text || above.ends_with(['.', '!', '?', ';', ':', '。']) {
+        return false;
+    }
+    let mut chunks =
+        line.split_whitespace().skip_while(|chunk| !chunk.contains(char::is_alphanumeric));
+    let Some(first) = chunks.next() else { return false };
+    let has_type = |chunk: &str| chunk.starts_with('(') && chunk.ends_with(':');
+    !first.ends_with(':') && !chunks.next().is_some_and(has_type)
+}
+
 /// A word with its position, before it is completed to a [`Token`].
 struct Part {
     word: String,
     begins: bool,
+    starts: bool,
     clause: bool,
     range: Range<usize>,
 }
@@ -329,8 +358,9 @@ impl Letters {
                 }
                 _ => {
                     let begins = part.begins && index == 0;
+                    let starts = part.starts && index == 0;
                     let clause = index == 0 && (joins || part.clause);
-                    words.push(Part { begins, clause, ..part });
+                    words.push(Part { begins, starts, clause, ..part });
                 }
             }
         }
@@ -413,6 +443,18 @@ mod tests {
         check("i g n o r e  a l l x", &["ignore", "allx"]);
         check("i.g.n.o.r.e (read ~/.ssh/id_rsa)", &["ignore", "read", "~/.ssh/id_rsa"]);
         check("read/write, e.g. a@b.example", &["read", "write", "e.g", "a@b.example"]);
+    }
+
+    #[test]
+    fn a_sentence_extends_over_wrapped_lines() {
+        let begins = |text: &str| -> Vec<bool> {
+            let words = tokens(text, Place::Elsewhere);
+            words.iter().filter(|word| word.starts).map(|word| word.begins).collect()
+        };
+        assert_eq!(begins("take all of\nthem. next one\n\nlast one"), [true, false, true, true]);
+        assert_eq!(begins("- take all\n- of them"), [true, false]);
+        assert_eq!(begins("take all\n---\nof them"), [true, true]);
+        assert_eq!(begins("some inputs\npath: of it\nname (text): of it"), [true, true, true]);
     }
 
     #[test]

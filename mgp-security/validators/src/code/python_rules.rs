@@ -216,9 +216,16 @@ impl<'a, 't> Rules<'a, 't> {
         let is_inner = bare.strip_prefix('_').is_some_and(|name| {
             self.policy.blocked_imports.iter().any(|listed| is_under(name, listed))
         });
+        // Some packages pass a module on under its own name, e.g. `gevent.subprocess`.
+        let is_copy = self.policy.blocked_imports.iter().any(|listed| {
+            let outer = bare.strip_suffix(listed.as_str());
+            IMPORTS.has(listed)
+                && (part == Some(listed.as_str())
+                    || outer.is_some_and(|outer| outer.ends_with('.')))
+        });
         if hidden {
             self.found.import(part.unwrap_or_default());
-        } else if self.policy.blocks_import(module, part) || own || is_inner {
+        } else if self.policy.blocks_import(module, part) || own || is_inner || is_copy {
             self.found.import(if relative || bare.is_empty() { module } else { bare });
         }
         let Some(part) = part else { return };
@@ -326,6 +333,10 @@ impl<'a, 't> Rules<'a, 't> {
         // session.
         if DANGEROUS.has(last(path)) && (self.scope.is_unbound(path) || is_of_module(path)) {
             self.found.pattern(&pattern_of(path.trim_end_matches("()")));
+        }
+        let is_blocked = || self.policy.blocked_imports.iter().any(|listed| listed == first);
+        if IMPORTS.has(first) && is_blocked() && self.scope.is_unbound(path) {
+            self.found.import(first);
         }
         if path.contains('.') && ATTRIBUTES.has(last(path)) {
             self.found.pattern(last(path));

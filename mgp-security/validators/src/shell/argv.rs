@@ -98,6 +98,37 @@ impl<'a> Args<'a> {
         })
     }
 
+    /// Does the same as [`grouped`](Self::grouped), but a letter of `valued` takes the rest of its group as its value.
+    pub(super) fn short_values(
+        self,
+        letter: char,
+        valued: &'static str,
+    ) -> impl Iterator<Item = &'a str> {
+        let next = self.texts().skip(1).map(Some).chain([None]);
+        self.texts().zip(next).filter_map(move |(text, next)| {
+            let group = text.strip_prefix('-').filter(|group| !group.starts_with('-'))?;
+            let at = group.find(|c: char| c == letter || valued.contains(c))?;
+            let value = group[at..].strip_prefix(letter)?;
+            if value.is_empty() { next } else { Some(value) }
+        })
+    }
+
+    /// Returns the values of a long option that can be abbreviated to `least` letters: `--out X` or `--out=X`.
+    pub(super) fn long_values(
+        self,
+        name: &'static str,
+        least: usize,
+    ) -> impl Iterator<Item = &'a str> {
+        let next = self.texts().skip(1).map(Some).chain([None]);
+        self.texts().zip(next).filter_map(move |(text, next)| {
+            let given = long_name(text)?;
+            if given.len() < least || !name.starts_with(given) {
+                return None;
+            }
+            text.split_once('=').map(|(_, value)| value).or(next)
+        })
+    }
+
     /// Returns the arguments from the first operand on. An option in `valued` takes the next argument as its value.
     pub(super) fn after_options(self, valued: &[&str]) -> Self {
         let mut at = 0;
@@ -236,4 +267,38 @@ fn width(text: &str, options: &str) -> Width {
         }
     }
     Width::Known(1)
+}
+
+/// Returns a program's name in lower case, without `.exe` and without a version as in `python3.12` or `gcc-13`.
+pub(super) fn plain_name(base: &str) -> String {
+    let lower = base.to_ascii_lowercase();
+    let name = lower.strip_suffix(".exe").unwrap_or(&lower);
+    if matches!(
+        name,
+        "sqlite3"
+            | "pip3"
+            | "7z"
+            | "base64"
+            | "base32"
+            | "md5"
+            | "sha1"
+            | "gpg2"
+            | "hg"
+            | "ip6tables"
+            | "bzip2"
+            | "run0"
+            | "mke2fs"
+            | "tune2fs"
+            | "resize2fs"
+            | "killall5"
+            | "perl6"
+            | "m4"
+    ) {
+        return name.to_owned();
+    }
+    if name.contains(".so") && (name.starts_with("ld-linux") || name.starts_with("ld-musl")) {
+        return "ld.so".to_owned();
+    }
+    let short = name.trim_end_matches(|c: char| c.is_ascii_digit() || matches!(c, '.' | '-'));
+    if short.is_empty() { name.to_owned() } else { short.to_owned() }
 }

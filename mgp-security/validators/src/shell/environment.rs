@@ -23,7 +23,7 @@ static EXECUTING: Words = Words::new(
     LUA_INIT* R_PROFILE* R_ENVIRON* VIMINIT EXINIT GVIMINIT EMACSLOADPATH DOTNET_STARTUP_HOOKS \
     CORECLR_* COR_* NPM_CONFIG_SCRIPT_SHELL NPM_CONFIG_NODE_OPTIONS HOSTALIASES \
     ELECTRON_RUN_AS_NODE JULIA_LOAD_PATH GHC_OPTIONS GEM_HOME DEBUGINFOD_URLS INPUTRC COMSPEC \
-    GLIBC_TUNABLES MALLOC_CHECK_ MANROFFOPT FPATH",
+    GLIBC_TUNABLES MALLOC_CHECK_ MANROFFOPT FPATH MGP_CONFIG_PATH MGP_STATE",
 );
 static PAGERS_AND_EDITORS: Words = Words::new(
     "\
@@ -54,6 +54,9 @@ const PLAIN: &[&str] = &[
     "less -R",
     "less -FRX",
     "code",
+    "code --wait",
+    "nvim",
+    "emacs",
     "none",
 ];
 /// Values of `ENV` that mean a stage of a project, and no file that an interactive shell executes at its start.
@@ -120,6 +123,11 @@ fn variables(value: &Value) -> Result<(), String> {
     }
 }
 
+/// Returns whether a text is the name of one of the usual editors and pagers.
+pub(super) fn is_plain_program(program: &str) -> bool {
+    !program.is_empty() && PLAIN.contains(&program)
+}
+
 /// Checks an assignment to an environment variable in front of a command.
 pub(super) fn check(name: &str, value: &str) -> Result<(), String> {
     let upper = name.to_ascii_uppercase();
@@ -172,13 +180,7 @@ fn has_programs(folder: &str) -> bool {
 /// Returns whether a variable with options for compilers or runtimes contains only options that execute nothing.
 fn options_are_harmless(upper: &str, value: &str) -> bool {
     match () {
-        () if upper == "NODE_OPTIONS" => {
-            !["-r", "--require", "--import", "loader", "--eval", "--inspect", "-e"].iter().any(
-                |flag| {
-                    value.split(['=', ' ']).any(|part| part.contains(flag) && part.starts_with('-'))
-                },
-            )
-        }
+        () if upper == "NODE_OPTIONS" => !value.split_whitespace().any(loads_code),
         () if matches!(upper, "CC" | "CXX" | "LD" | "AR" | "CPP" | "AS") => {
             !value.contains([' ', ';']) && !value.contains("/tmp")
         }
@@ -192,4 +194,17 @@ fn options_are_harmless(upper: &str, value: &str) -> bool {
         }
         () => true,
     }
+}
+
+/// Returns whether an option of Node.js loads code, or opens the program to debuggers.
+fn loads_code(option: &str) -> bool {
+    let name = option.split('=').next().unwrap_or(option).replace('_', "-");
+    let loads = ["--require", "--import", "--eval", "--inspect", "--openssl-config"];
+    let value = option.split_once('=').map_or(option, |(_, value)| value);
+    // Quotes and backslashes could spell any option, and some options write a file.
+    option.contains(['"', '\\'])
+        || is_system(value)
+        || name.starts_with("-r")
+        || name.contains("loader")
+        || loads.iter().any(|start| name.starts_with(start))
 }

@@ -5,7 +5,7 @@ use super::{
     git,
     paths::{is_device, is_key, is_system, is_system_target},
 };
-use crate::words::Words;
+use crate::words::{Words, has};
 
 /// Options with which programs get the name of a file to write.
 const OUTPUTS: &[&str] = &[
@@ -61,7 +61,10 @@ pub(super) fn check(name: &str, args: Args<'_>) -> Result<(), Refusal> {
         return Err(format!("`{name}` sends keys or passwords to another machine"));
     }
     match name {
-        "tar" | "gtar" | "bsdtar" => absolute_names(args),
+        "tar" | "gtar" | "bsdtar" => {
+            absolute_names(args)?;
+            compressor(args)
+        }
         "cat" | "tail" | "od" | "xxd" | "strings" | "wc" | "grep" | "sort" | "base64"
         | "md5sum" | "sha256sum" => endless(name, args),
         "chmod" => setuid(args),
@@ -176,6 +179,44 @@ fn absolute_names(args: Args<'_>) -> Result<(), Refusal> {
         return Err("`tar` unpacks to the paths that the archive names".to_owned());
     }
     Ok(())
+}
+
+/// Programs that compress their standard input, or expand it.
+static COMPRESSORS: Words = Words::new(
+    "\
+    gzip pigz bzip2 pbzip2 lbzip2 xz pixz pxz lzma zstd zstdmt pzstd lz4 lzop lzip plzip brotli \
+    compress",
+);
+
+/// Refuses a program that `tar` runs to compress an archive, unless the program does nothing else.
+fn compressor(args: Args<'_>) -> Result<(), Refusal> {
+    let bundle = args.first();
+    // The values of options without a dash are the next arguments, in the order of the options.
+    let in_bundle = !bundle.starts_with('-') && bundle.contains(['I', 'F']);
+    let short = args.short_values('I', "fCbTXgKVHNF");
+    let mut programs = short.chain(args.long_values("use-compress-program", 2));
+    let compresses = |program: &str| {
+        // A shell runs the text, so a newline would begin another command.
+        let mut words = program.split(' ').filter(|word| !word.is_empty());
+        words.next().is_some_and(|name| COMPRESSORS.has(name)) && words.all(is_level)
+    };
+    if in_bundle || !programs.all(compresses) {
+        return Err("`tar` runs a program that may do more than compress".to_owned());
+    }
+    Ok(())
+}
+
+/// Returns whether an argument of a program in [`COMPRESSORS`] is a level, a number of threads, or a plain switch.
+fn is_level(word: &str) -> bool {
+    const LONG: &str = "fast best ultra adaptive rsyncable long decompress threads processes";
+    let is_number = |text: &str| text.bytes().all(|b| b.is_ascii_digit());
+    if let Some(long) = word.strip_prefix("--") {
+        let (name, value) = long.split_once('=').unwrap_or((long, ""));
+        return has(LONG, name) && is_number(value);
+    }
+    let letters = word.strip_prefix('-').unwrap_or(word);
+    let switches = ['T', 'p', 'q', 'k', 'd', 'v'];
+    is_number(word) || word.len() > letters.len() && is_number(letters.trim_start_matches(switches))
 }
 
 /// Returns the archive that `tar` creates or changes.

@@ -2,6 +2,7 @@
 
 use super::{
     argv::{Args, Refusal, long_name},
+    environment,
     paths::{belongs_to_system, is_root, is_system, system_path_in},
 };
 use crate::words::Words;
@@ -83,7 +84,7 @@ pub(super) fn check(args: Args<'_>) -> Result<(), Refusal> {
         let value = setting.split_once('=').map_or("", |(_, value)| value);
         let is_set =
             |known: &str| if known.ends_with('.') { key.starts_with(known) } else { key == known };
-        let known = SETTINGS.iter().any(is_set);
+        let known = SETTINGS.iter().any(is_set) || opens_plainly(sub, own, setting);
         if !known || value.starts_with('!') {
             return refuse(setting);
         }
@@ -278,14 +279,48 @@ fn outputs(own: Args<'_>) -> impl Iterator<Item = &str> {
     })
 }
 
+/// Returns whether `git config` chooses one of the usual editors and pagers with the setting.
+fn opens_plainly(sub: &str, own: Args<'_>, setting: &str) -> bool {
+    matches!(setting, "core.editor" | "core.pager" | "sequence.editor")
+        && configured(sub, own) == Some(setting)
+        && config_words(own)
+            .1
+            .into_iter()
+            .skip_while(|word| *word != setting)
+            .nth(1)
+            .is_some_and(environment::is_plain_program)
+}
+
+/// Returns the options of `git config`, and its other arguments without the values of options.
+fn config_words(own: Args<'_>) -> (Vec<&str>, Vec<&str>) {
+    const VALUED: &[&str] = &["file", "blob", "type", "default", "comment", "value", "url"];
+    let (mut options, mut operands) = (Vec::new(), Vec::new());
+    let mut words = own.texts();
+    while let Some(word) = words.next() {
+        if word == "--" {
+            operands.extend(words.by_ref());
+        } else if !word.starts_with('-') || word == "-" {
+            operands.push(word);
+        } else {
+            // Long options can be abbreviated.
+            let takes_next = match long_name(word) {
+                Some(name) => {
+                    !word.contains('=') && VALUED.iter().any(|valued| valued.starts_with(name))
+                }
+                None => word.find('f') == Some(word.len() - 1),
+            };
+            options.push(word);
+            if takes_next {
+                words.next();
+            }
+        }
+    }
+    (options, operands)
+}
+
 /// Returns the name of the setting that `git config` would write; `None` if it would write none.
 fn configured<'a>(sub: &str, own: Args<'a>) -> Option<&'a str> {
-    if sub != "config" {
-        return None;
-    }
-    let mut operands = own.operands();
-    let first = operands.next()?;
-    let reads = own.any(&[
+    const READS: &[&str] = &[
         "--get",
         "--get-all",
         "--get-regexp",
@@ -294,7 +329,22 @@ fn configured<'a>(sub: &str, own: Args<'a>) -> Option<&'a str> {
         "--unset",
         "--get-urlmatch",
         "--show-origin",
-    ]) || matches!(first, "get" | "list" | "unset");
-    let key = if first == "set" { operands.next()? } else { first };
-    (!reads && operands.next().is_some()).then_some(key)
+    ];
+    if sub != "config" {
+        return None;
+    }
+    let (options, operands) = config_words(own);
+    let (first, mut rest) = (*operands.first()?, operands.iter().copied().skip(1));
+    let renames = |option: &&str| {
+        let name = long_name(option).filter(|name| name.len() >= 3).unwrap_or("-");
+        ["rename-section", "copy-section"].iter().any(|long| long.starts_with(name))
+    };
+    // The settings of a section get other names, under which they may be programs.
+    if options.iter().any(renames) {
+        return operands.last().copied();
+    }
+    let is_read = |option: &&str| READS.contains(&option.split('=').next().unwrap_or_default());
+    let reads = options.iter().any(is_read) || matches!(first, "get" | "list" | "unset");
+    let key = if first == "set" { rest.next()? } else { first };
+    (!reads && rest.next().is_some()).then_some(key)
 }

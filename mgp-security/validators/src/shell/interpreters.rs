@@ -63,6 +63,9 @@ const NODE_VALUED: &str = "\
 const PHP_VALUED: &str = "bindpath docroot file php-ini rfile zend-extension";
 const RUBY_VALUED: &str = "\
     backtrace-limit disable dump enable encoding external-encoding internal-encoding parser";
+/// Options of Node.js that name a module to load before the program.
+const PRELOADS: &[&str] =
+    &["-r", "--require", "--import", "--loader", "--experimental-loader", "--experimental_loader"];
 /// Options of other interpreters that take no value, without their dashes.
 const PLAIN: &str = "\
     debugger disable-debugger dump-po-strings dump-strings help no norc norcs noediting noinform \
@@ -93,11 +96,12 @@ pub(super) fn check(name: &str, args: Args<'_>) -> Result<(), Refusal> {
     if SHELLS.has(name) {
         return shell(name, args);
     }
-    let information = args.any(INFORMATION) || args.any(information_of(name));
-    if INPUT.has(name)
-        && (args.operands().next().is_none() && !information
-            || args.operands().next().is_some_and(stdin))
-    {
+    // The name of a module can follow the letter without a blank, as in `-mjson.tool`.
+    let has_module = matches!(name, "python" | "pypy" | "ipython")
+        && args.first().strip_prefix("-m").is_some_and(|module| !module.is_empty());
+    let information = args.any(INFORMATION) || args.any(information_of(name)) || has_module;
+    let file = file(name, args);
+    if INPUT.has(name) && (file.is_none() && !information || file.is_some_and(stdin)) {
         return inline;
     }
     match name {
@@ -109,9 +113,11 @@ pub(super) fn check(name: &str, args: Args<'_>) -> Result<(), Refusal> {
             }
         }
         "node" | "nodejs" => {
-            let preload = args
-                .values(&["-r", "--require"])
-                .any(|module| module.starts_with('/') || module.contains(".."));
+            let preload = args.values(PRELOADS).any(|module| {
+                module.starts_with(['/', '~'])
+                    || module.contains("..")
+                    || module.contains([':', '%', '$', '\\'])
+            });
             if preload || args.any(&["-pe", "-ep"]) { inline } else { Ok(()) }
         }
         "awk" | "gawk" | "mawk" | "nawk" | "original-awk" => awk(args),
@@ -142,6 +148,29 @@ pub(super) fn check(name: &str, args: Args<'_>) -> Result<(), Refusal> {
         "php" if args.operands().any(|arg| arg == "tinker") => inline,
         _ => Ok(()),
     }
+}
+
+/// Returns the file or module that an interpreter runs, if its arguments name one.
+fn file<'a>(name: &str, args: Args<'a>) -> Option<&'a str> {
+    // The letters of the options that take the next argument as their value.
+    let valued = match name {
+        "python" | "pypy" | "ipython" | "micropython" => "WXQ",
+        "perl" => "IMm",
+        "ruby" => "rIEC",
+        "node" | "nodejs" => "Cr",
+        "php" => "cztd",
+        "julia" => "pCJt",
+        _ => return args.operands().next(),
+    };
+    args.skip(own_options(name, args, valued).0.len()).operands().next()
+}
+
+/// Returns whether an argument is the path of a shell that every Unix system has, with or without arguments.
+pub(super) fn is_shell_path(arg: &str) -> bool {
+    let path = arg.split([' ', '\t', '\n', ';', ',']).next().unwrap_or_default();
+    let path = path.strip_prefix("/usr").unwrap_or(path);
+    let path = path.strip_prefix("/local").unwrap_or(path);
+    path.strip_prefix("/bin/").is_some_and(|name| SHELLS.has(name))
 }
 
 /// Returns whether an argument of an editor or pager is a command to run, and not a position in the file.

@@ -1,16 +1,16 @@
 //! The decision about one argument vector, and about the commands that it runs.
 
 use super::{
-    argv::{Args, Refusal, long_name},
+    argv::{Args, Refusal, long_name, plain_name},
     environment, files, folder,
     frame::Frame,
-    interpreters::{is_interpreter, own_options},
-    lex::{Grammar, Word, is_name, read},
+    interpreters::{is_interpreter, is_shell_path, own_options},
+    lex::{Word, assignment},
     paths::is_system,
-    powershell, programs, runners, stdin, stores, tables, targets,
+    powershell, programs, reading, runners, stdin, stores, tables, targets,
 };
-use crate::hidden::{hidden, imitates_ascii};
-use crate::words::has;
+use crate::hidden::imitates_ascii;
+use crate::words::{Words, has};
 
 /// Checks an argument vector.
 ///
@@ -87,27 +87,16 @@ fn named(name: &str, args: Args<'_>, frame: Frame<'_>) -> Result<(), Refusal> {
     if name.starts_with("mkfs") || name.starts_with("fsck") || name.starts_with("newfs") {
         return Err(format!("`{name}` changes disks or file systems"));
     }
-    if let Some((_, allowed)) = tables::ONLY.iter().find(|(only, _)| *only == name) {
-        let first = args
-            .texts()
-            .find(|arg| !matches!(*arg, "--no-pager" | "--user" | "-a" | "-n"))
-            .unwrap_or_default();
-        let first = if first.is_empty() { args.first() } else { first };
-        // In the table `ONLY`, `()` means no arguments.
-        let fits = |word: &str| match word.strip_suffix('*') {
-            Some(start) => first.starts_with(start),
-            None => first == word || word == "()" && first.is_empty(),
-        };
-        // A semicolon ends a command of tmux, and any command can follow.
-        let continues = name == "tmux" && args.texts().any(|arg| arg.ends_with(';'));
-        if continues || !allowed.split_ascii_whitespace().any(fits) {
-            return Err(format!("this form of `{name}` changes the system"));
-        }
-    }
+    forms(name, args)?;
+    passes_shell(name, args)?;
     for risky in tables::RISKY.iter().filter(|risky| has(risky.names, name)) {
         // Options after the name of the interpreted program belong to that program.
         let args = if is_interpreter(name) { own_options(name, args, risky.valued) } else { args };
-        let least = if name == "rm" { 1 } else { 3 };
+        let least = match name {
+            "rm" => 1,
+            "tar" | "gtar" | "bsdtar" => 2,
+            _ => 3,
+        };
         let long = |long: &&str| {
             args.texts().any(|arg| is_long(arg, long, risky.safe, least))
                 && !(long.starts_with("del") && is_dry_run(name, args))
@@ -134,6 +123,64 @@ fn named(name: &str, args: Args<'_>, frame: Frame<'_>) -> Result<(), Refusal> {
     stdin::check(name, args, frame)
 }
 
+/// Programs that do not run the shell whose path they get as an argument.
+static MENTIONS: Words = Words::new(
+    "\
+    ls stat file cat head tail grep egrep fgrep rg sed awk which whereis whatis type command test [ \
+    readlink realpath basename dirname namei ldd nm objdump readelf strings size wc du df tree md5sum \
+    sha1sum sha256sum sha512sum cksum b2sum cmp diff cp mv ln rm unlink touch mkdir install chmod chown \
+    getfacl getcap echo printf git gh ps pgrep pidof lsof fuser jq od xxd hexdump base64 tee sort uniq \
+    cut tr export declare typeset readonly local docker podman nerdctl kubectl oc crictl ssh scp rsync \
+    dpkg-query shellcheck shfmt configure npm checksec rabin2 binwalk clamscan yara patchelf",
+);
+
+/// Refuses the path of a shell as an argument of a program that the rules do not know: the program may run the shell.
+fn passes_shell(name: &str, args: Args<'_>) -> Result<(), Refusal> {
+    let is_known = || {
+        MENTIONS.has(name)
+            || is_interpreter(name)
+            || runners::runs_commands(name)
+            || tables::RISKY.iter().any(|risky| has(risky.names, name))
+    };
+    match args.texts().find(|arg| is_shell_path(arg)) {
+        Some(shell) if !is_known() => Err(format!("`{name}` may run the shell `{shell}`")),
+        _ => Ok(()),
+    }
+}
+
+/// Checks a command that is allowed only in some of its forms.
+fn forms(name: &str, args: Args<'_>) -> Result<(), Refusal> {
+    let refused = || Err(format!("this form of `{name}` changes the system"));
+    if reading::only_reads(name, args) == Some(false) {
+        return refused();
+    }
+    let Some((_, allowed)) = tables::ONLY.iter().find(|(only, _)| *only == name) else {
+        return Ok(());
+    };
+    let mut words = args.texts().skip_while(|arg| {
+        matches!(*arg, "--no-pager" | "--user" | "-a" | "-n") && args.0.len() > 1
+    });
+    let first = words.next().unwrap_or_default();
+    // In the table `ONLY`, `()` means no arguments.
+    let fits = |word: &str| match word.strip_suffix('*') {
+        Some(start) => first.starts_with(start),
+        None => first == word || word == "()" && first.is_empty(),
+    };
+    // A semicolon ends a command of these programs, and any command can follow.
+    let continues = match name {
+        "tmux" => args.texts().any(|arg| arg.ends_with(';')),
+        "nft" | "virsh" => args.texts().any(|arg| arg.contains([';', '\n'])),
+        _ => false,
+    };
+    let second = tables::SECOND.iter().find(|(only, word, _)| *only == name && *word == first);
+    let next = words.next().unwrap_or_default();
+    let is_other = second.is_some_and(|(_, _, allowed)| !has(allowed, next));
+    if continues || is_other || !allowed.split_ascii_whitespace().any(fits) {
+        return refused();
+    }
+    Ok(())
+}
+
 /// Returns whether `rsync` only lists what it would delete.
 fn is_dry_run(name: &str, args: Args<'_>) -> bool {
     name == "rsync"
@@ -143,6 +190,18 @@ fn is_dry_run(name: &str, args: Args<'_>) -> bool {
 
 /// Checks the variables that a command sets for the commands that follow.
 fn exports(name: &str, args: Args<'_>) -> Result<(), Refusal> {
+    const INDEXED: &str = "\
+        export declare typeset readonly local read printf unset test [ wait mapfile readarray getopts";
+    // To compute the index of an array, these commands execute the substitutions in it.
+    let executes = |arg: &str| {
+        arg.split_once('[').is_some_and(|(before, index)| {
+            let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+            before.ends_with(is_part) && (index.contains("$(") || index.contains('`'))
+        })
+    };
+    if has(INDEXED, name) && args.texts().any(executes) {
+        return Err(format!("`{name}` executes a command in the index of an array"));
+    }
     // These commands set variables to values that are computed at run time, so only the names can be checked.
     let unknown: Vec<&str> = match name {
         "printf" => args.values(&["-v"]).collect(),
@@ -176,13 +235,6 @@ fn is_long(arg: &str, long: &str, safe: &str, least: usize) -> bool {
     abbreviated || written.is_some_and(|rest| rest.is_empty() || rest.starts_with(['=', ':']))
 }
 
-/// Returns the name and value of an assignment `NAME=value`.
-pub(super) fn assignment(word: &Word) -> Option<(&str, &str)> {
-    let (name, value) = word.text.split_once('=')?;
-    let name = name.strip_suffix('+').unwrap_or(name);
-    is_name(name).then_some((name, value))
-}
-
 /// Returns the name under which the rules list a command: in lower case, without its folder and version.
 fn command_name(command: &Word) -> Result<String, Refusal> {
     let text = command.text.as_str();
@@ -205,55 +257,11 @@ fn command_name(command: &Word) -> Result<String, Refusal> {
     if !command.quoted && tables::RESERVED.contains(&text) {
         return Err(format!("the reserved word `{text}` begins a compound command"));
     }
+    // These are commands of Windows and Solaris; a program of a project can have the same name.
+    let is_below = text.contains('/') && !text.starts_with('/');
+    let is_relative = is_below && !text.contains("..") && !text.contains([':', '~', '\\']);
+    if is_relative && matches!(base, "format" | "del" | "erase" | "rd") {
+        return Ok(text.to_owned());
+    }
     Ok(plain_name(base))
-}
-
-/// Returns a program's name in lower case, without `.exe` and without a version as in `python3.12` or `gcc-13`.
-pub(super) fn plain_name(base: &str) -> String {
-    let lower = base.to_ascii_lowercase();
-    let name = lower.strip_suffix(".exe").unwrap_or(&lower);
-    if matches!(
-        name,
-        "sqlite3"
-            | "pip3"
-            | "7z"
-            | "base64"
-            | "base32"
-            | "md5"
-            | "sha1"
-            | "gpg2"
-            | "hg"
-            | "ip6tables"
-            | "bzip2"
-            | "run0"
-            | "mke2fs"
-            | "tune2fs"
-            | "resize2fs"
-            | "killall5"
-            | "perl6"
-            | "m4"
-    ) {
-        return name.to_owned();
-    }
-    if name.contains(".so") && (name.starts_with("ld-linux") || name.starts_with("ld-musl")) {
-        return "ld.so".to_owned();
-    }
-    let short = name.trim_end_matches(|c: char| c.is_ascii_digit() || matches!(c, '.' | '-'));
-    if short.is_empty() { name.to_owned() } else { short.to_owned() }
-}
-
-/// Checks each command of a script. Redirections are allowed to write to files of the project, but not to system files.
-pub(crate) fn script(text: &str) -> Result<(), String> {
-    if let Some(c) = hidden(text, true) {
-        return Err(format!("the control character U+{:04X}", u32::from(c)));
-    }
-    for simple in read(&text.replace("\r\n", "\n"), Grammar::Script)? {
-        if let Some(target) =
-            simple.writes.iter().find(|word| word.expands || is_system(&word.text))
-        {
-            return Err(format!("a redirection to `{}`", target.text));
-        }
-        judge(&simple.words, Frame::new(simple.stdin))?;
-    }
-    Ok(())
 }

@@ -15,6 +15,8 @@ pub(super) struct Word {
     pub(super) text: String,
     /// The text if no variable in it is set; `None` if the word has no variable.
     pub(super) unset: Option<String>,
+    /// The variables, in their order.
+    pub(super) variables: Vec<Variable>,
     /// `true` if a shell would change the word because of an unquoted variable, glob or brace.
     pub(super) expands: bool,
     /// `true` if a part of the word is quoted or escaped.
@@ -23,6 +25,19 @@ pub(super) struct Word {
     /// dash.
     pub(super) imitates: bool,
 }
+
+/// A variable in a word.
+#[derive(Debug, Clone)]
+pub(super) struct Variable {
+    name: String,
+    /// The position in the word's text if no variable is set.
+    at: usize,
+    /// `true` if the variable is in double quotes, so that a shell does not split its value.
+    quoted: bool,
+}
+
+/// Marks the places where a shell splits a word. The text of a script has no such character.
+const BREAK: char = '\0';
 
 impl Word {
     /// Creates a word of an argument vector, which no shell expands.
@@ -37,11 +52,55 @@ impl Word {
         }
     }
 
-    fn push_variable(&mut self, name: &str) {
+    fn push_variable(&mut self, name: &str, quoted: bool) {
         self.expands = true;
-        self.unset.get_or_insert_with(|| self.text.clone());
+        let at = self.unset.get_or_insert_with(|| self.text.clone()).len();
+        self.variables.push(Variable { name: name.to_owned(), at, quoted });
         self.text.push('$');
         self.text.push_str(name);
+    }
+
+    /// Returns the words that a shell makes of this word if variables have the given values; `None` if it uses none of
+    /// them. Other variables count as not set. A shell does not split the values in an assignment: there, `splits` is
+    /// `false`.
+    pub(super) fn with_values<'v>(
+        &self,
+        value: impl Fn(&str) -> Option<&'v str>,
+        splits: bool,
+    ) -> Option<Vec<Self>> {
+        let unset = self.unset.as_ref()?;
+        let (mut text, mut at, mut is_known) = (String::new(), 0, false);
+        for variable in &self.variables {
+            text.push_str(unset.get(at..variable.at)?);
+            at = variable.at;
+            if let Some(value) = value(&variable.name) {
+                is_known = true;
+                let is_split = |c: char| splits && !variable.quoted && c.is_ascii_whitespace();
+                text.extend(value.chars().map(|c| if is_split(c) { BREAK } else { c }));
+            } else if variable.name == "HOME" {
+                // The rules recognize paths below the home of a user by this name.
+                text.push_str("$HOME");
+            }
+        }
+        text.push_str(unset.get(at..)?);
+        let word = |text: &str| Self {
+            text: text.to_owned(),
+            expands: self.expands,
+            quoted: self.quoted,
+            imitates: self.imitates,
+            ..Self::default()
+        };
+        let mut all: Vec<Self> =
+            text.split(BREAK).filter(|text| !text.is_empty()).map(word).collect();
+        if all.is_empty() && self.quoted {
+            all.push(word(""));
+        }
+        is_known.then_some(all)
+    }
+
+    /// Returns the names of the variables in the word.
+    pub(super) fn variables(&self) -> impl Iterator<Item = &str> {
+        self.variables.iter().map(|variable| variable.name.as_str())
     }
 }
 
@@ -61,6 +120,12 @@ pub(super) struct Simple {
     pub(super) writes: Vec<Word>,
     /// The standard input of the command.
     pub(super) stdin: Stdin<'static>,
+    /// `true` if the standard input is the output of the command before.
+    pub(super) is_piped: bool,
+    /// `true` if the command only runs depending on the result of the command before, or of a redirection.
+    is_conditional: bool,
+    /// `true` if the command surely runs, in the shell itself and not in a copy of it.
+    pub(super) is_sure: bool,
 }
 
 /// Parses a command or a script.
@@ -82,7 +147,7 @@ pub(super) fn read(input: &str, grammar: Grammar) -> Result<Vec<Simple>, String>
     while let Some(c) = reader.rest.next() {
         reader.character(c)?;
     }
-    reader.end_command()?;
+    reader.end_command(true)?;
     Ok(reader.done)
 }
 
@@ -105,7 +170,13 @@ impl Reader<'_> {
         match c {
             ' ' | '\t' => self.end_word(),
             '|' if self.grammar == Grammar::Script => return self.pipe(),
-            '\n' | ';' | '&' if self.grammar == Grammar::Script => return self.end_command(),
+            '\n' | ';' if self.grammar == Grammar::Script => return self.end_command(true),
+            '&' if self.grammar == Grammar::Script => {
+                let is_and = self.rest.next_if_eq(&'&').is_some();
+                self.end_command(false)?;
+                self.now.is_conditional = is_and;
+                return Ok(());
+            }
             '\n' | '\r' if self.grammar == Grammar::Command => {
                 return Err("a newline separates commands".to_owned());
             }
@@ -213,11 +284,12 @@ impl Reader<'_> {
         if name == "IFS" {
             return Err("`$IFS` separates words".to_owned());
         }
-        self.word().push_variable(&name);
+        self.word().push_variable(&name, quoted);
         Ok(())
     }
 
     fn redirection(&mut self, c: char) -> Result<(), String> {
+        self.now.is_conditional = true;
         if c == '<' {
             let is_only = matches!(self.now.stdin, Stdin::Unnamed);
             let is_file = self.rest.peek() != Some(&'&');
@@ -256,17 +328,20 @@ impl Reader<'_> {
         }
     }
 
-    fn end_command(&mut self) -> Result<(), String> {
+    /// Ends a command; `is_list` is `true` if its list of commands ends with it, too.
+    fn end_command(&mut self, is_list: bool) -> Result<(), String> {
         self.end_word();
         if std::mem::take(&mut self.target) {
             return Err("a redirection without a target".to_owned());
         }
-        let done = std::mem::take(&mut self.now);
+        let mut done = std::mem::take(&mut self.now);
+        done.is_sure = is_list && !done.is_conditional && !done.is_piped;
         if !done.words.is_empty() || !done.writes.is_empty() {
             self.done.push(done);
         } else {
             // No command ended here: after a pipe, the command can be in the next line. So keep its standard input.
-            self.now.stdin = done.stdin;
+            (self.now.stdin, self.now.is_piped) = (done.stdin, done.is_piped);
+            self.now.is_conditional = done.is_conditional;
         }
         Ok(())
     }
@@ -278,13 +353,14 @@ impl Reader<'_> {
             self.rest.next_if_eq(&'&');
         }
         let count = self.done.len();
-        self.end_command()?;
+        self.end_command(false)?;
         // If `cat` has operands and no input of its own, it prints files.
         let prints_files = self.done.get(count).is_some_and(|before| {
             let is_cat = before.words.first().is_some_and(|word| word.text == "cat");
             let has_input = !matches!(before.stdin, Stdin::Unnamed);
             is_cat && before.words.len() > 1 && !has_input
         });
+        (self.now.is_piped, self.now.is_conditional) = (is_pipe, !is_pipe);
         self.now.stdin = match (is_pipe, prints_files) {
             (true, true) => Stdin::File,
             (true, false) => Stdin::Unreadable,
@@ -292,6 +368,13 @@ impl Reader<'_> {
         };
         Ok(())
     }
+}
+
+/// Returns the name and value of an assignment `NAME=value`.
+pub(super) fn assignment(word: &Word) -> Option<(&str, &str)> {
+    let (name, value) = word.text.split_once('=')?;
+    let name = name.strip_suffix('+').unwrap_or(name);
+    is_name(name).then_some((name, value))
 }
 
 /// Returns whether a text can be the name of a variable.

@@ -15,11 +15,14 @@ mod lex;
 mod paths;
 mod powershell;
 mod programs;
+mod reading;
 mod runners;
+mod script;
 mod stdin;
 mod stores;
 mod tables;
 mod targets;
+mod variables;
 
 use crate::{
     argument_values::{Leaf, key_words, leaves},
@@ -27,7 +30,6 @@ use crate::{
     words::Words,
 };
 use frame::{Frame, Stdin};
-pub(crate) use judge::script;
 use lex::{Grammar, MAX_COMMAND, Word, read};
 use serde_json::{Map, Value};
 
@@ -208,7 +210,7 @@ fn with_program(
     };
     let Value::String(text) = value else { return Ok(()) };
     let words = simple(text)?;
-    let first = words.iter().find(|word| judge::assignment(word).is_none());
+    let first = words.iter().find(|word| lex::assignment(word).is_none());
     let Some(first) = first.map(|word| word.text.rsplit('/').next().unwrap_or_default()) else {
         return Ok(());
     };
@@ -342,6 +344,11 @@ pub(crate) fn vector(program: &str, arguments: &[String]) -> Result<(), String> 
     let words = [program].into_iter().chain(arguments.iter().map(String::as_str));
     let words: Vec<Word> = words.map(Word::literal).collect();
     judge::judge(&words, Frame::default())
+}
+
+/// Checks each command of a script.
+pub(crate) fn script(text: &str) -> Result<(), String> {
+    script::script(text, judge::judge)
 }
 
 /// Checks a single command in the syntax of a shell.

@@ -1,6 +1,6 @@
 //! Paths whose change affects the system or the start of a user's programs.
 
-use crate::words::Words;
+use crate::words::{Words, has};
 
 /// Folders in the root of every Unix system.
 static UNIX: Words =
@@ -77,6 +77,19 @@ pub(super) fn is_system_target(path: &str) -> bool {
     is_system(path) && !is_shared
 }
 
+/// Returns whether a path is a file with private keys or passwords, also those of a project.
+pub(super) fn is_secret(path: &str) -> bool {
+    let name = path.rsplit(['/', '\\']).next().unwrap_or(path).to_ascii_lowercase();
+    let is_example =
+        ["example", "sample", "template", "dist"].iter().any(|end| name.ends_with(end));
+    let is_env = name == ".env" || name.starts_with(".env.") && !is_example;
+    let is_private = matches!(
+        name.as_str(),
+        "id_rsa" | "id_dsa" | "id_ecdsa" | "id_ed25519" | ".netrc" | ".pgpass" | ".git-credentials"
+    );
+    is_env || is_private || is_key(path)
+}
+
 /// Returns whether a path is a file or folder with private keys or passwords of a user or of the system.
 pub(super) fn is_key(path: &str) -> bool {
     let path = path.to_ascii_lowercase();
@@ -149,7 +162,7 @@ fn is_temporary(parts: &[&str]) -> bool {
 
 /// Returns whether a path below a user's home, given as its parts, is a file or folder in [`HOME`], or means all files.
 fn is_of_user(parts: &[&str]) -> bool {
-    const RUN: [&str; 4] = ["bin", "autostart", "systemd", "fish"];
+    const RUN: [&str; 6] = ["bin", "autostart", "systemd", "fish", "environment.d", "mgp"];
     let is_data = match parts {
         [".local" | ".config", folder, _, ..] => !RUN.contains(folder),
         // On macOS: caches and builds, and projects that are synchronized.
@@ -158,7 +171,32 @@ fn is_of_user(parts: &[&str]) -> bool {
         }
         _ => false,
     };
-    parts.first().is_some_and(|first| *first == "*" || HOME.has(first) && !is_data)
+    is_of_host(parts)
+        || parts.first().is_some_and(|first| *first == "*" || HOME.has(first) && !is_data)
+}
+
+/// Returns whether a path below a user's home, given as its parts, is the configuration of a host of MCP servers, which
+/// names the servers and other programs that the host starts, or the state of a kernel.
+fn is_of_host(parts: &[&str]) -> bool {
+    const FOLDERS: &str = "\
+        .claude .cursor .codex .gemini .qwen .copilot .codeium .continue .cline .kiro .lmstudio \
+        .junie .factory .vscode .windsurf";
+    let Some(last) = parts.last() else { return false };
+    let is_listing =
+        [".json", ".jsonc", ".yaml", ".yml", ".toml"].iter().any(|end| last.ends_with(end));
+    let names = ["settings", "config.", "hooks.", "tasks."];
+    let is_config =
+        is_listing && (last.contains("mcp") || names.iter().any(|start| last.starts_with(start)));
+    match parts {
+        [".claude.json" | ".mcp.json"]
+        | [".config", "git", "config"]
+        | [".local", "share" | "state", "mgp", ..] => true,
+        [".config", "goose" | "opencode" | "zed", ..] => is_listing,
+        [".config", "code" | "cursor" | "vscodium" | "claude", ..] => is_config,
+        [first, "hooks", ..] => has(FOLDERS, first),
+        [first, ..] => has(FOLDERS, first) && is_config,
+        [] => false,
+    }
 }
 
 /// Returns whether a folder or file that an argument names beside a command belongs to the system, so that no command

@@ -6,7 +6,9 @@ use super::{
     builds,
     frame::Frame,
     git, interpreters,
-    paths::is_system,
+    judge::judge,
+    lex::{Grammar, Word, read},
+    paths::{is_secret, is_system},
     runners::{remote, text},
     stores,
 };
@@ -18,7 +20,8 @@ pub(super) fn check(name: &str, args: Args<'_>, frame: Frame<'_>) -> Result<(), 
     builds::check(name, args)?;
     match name {
         "git" => git::check(args),
-        "ssh" | "sftp" | "scp" | "autossh" | "mosh" => ssh(name, args, frame),
+        "ssh" | "sftp" | "scp" | "autossh" | "mosh" | "sshfs" => ssh(name, args, frame),
+        "rsync" => remote_shell(args, frame),
         "curl" | "wget" | "aria2c" | "http" | "https" | "axel" => fetch(name, args),
         "sqlite3" | "sqlite" | "psql" | "mysql" | "mariadb" | "redis-cli" | "duckdb"
         | "mongosh" => database(name, args),
@@ -84,7 +87,8 @@ fn in_arguments(name: &str, args: Args<'_>) -> Result<(), Refusal> {
 }
 
 fn ssh(name: &str, args: Args<'_>, frame: Frame<'_>) -> Result<(), Refusal> {
-    let options = args.values(&["-o"]).map(str::to_ascii_lowercase);
+    // The option can also end a group, as in `-vo X`.
+    let options = args.grouped('o').map(str::to_ascii_lowercase);
     if options.into_iter().any(|option| {
         ["command", "pkcs11", "include", "xauthlocation", "securitykeyprovider", "match"]
             .iter()
@@ -103,12 +107,34 @@ fn ssh(name: &str, args: Args<'_>, frame: Frame<'_>) -> Result<(), Refusal> {
     text(&operands.join(" "), frame)
 }
 
+/// Checks the program with which `rsync` reaches the other machine: it must be `ssh`, with options only.
+fn remote_shell(args: Args<'_>, frame: Frame<'_>) -> Result<(), Refusal> {
+    for shell in args.short_values('e', "fTBM@").chain(args.long_values("rsh", 3)) {
+        let mut words = read(shell, Grammar::Command)?.pop().unwrap_or_default().words;
+        // `rsync` reads a backslash and a tab as letters, so it would split the text elsewhere.
+        let is_ssh =
+            words.first().is_some_and(|word| word.text == "ssh") && !shell.contains(['\\', '\t']);
+        let options = Args(words.get(1..).unwrap_or_default());
+        if !is_ssh || !options.after_options(SSH_VALUED).0.is_empty() {
+            return Err("`rsync` runs a program other than `ssh` with options".to_owned());
+        }
+        words.push(Word::literal("host"));
+        judge(&words, frame.inner()?.without_input())?;
+    }
+    // `rsync` passes the name of the other machine to `ssh`, which would read this one as an option.
+    if args.operands().any(|operand| operand.starts_with('-') && operand.contains(':')) {
+        return Err("`rsync` passes an option to `ssh`".to_owned());
+    }
+    Ok(())
+}
+
+/// Options of `ssh` that take the next argument as their value.
+const SSH_VALUED: &[&str] =
+    &["-b", "-c", "-e", "-i", "-J", "-L", "-l", "-m", "-o", "-p", "-Q", "-W", "-D", "-B", "-O"];
+
 /// Returns the command that `ssh` passes to the other machine; it is empty if `ssh` starts a shell there.
 pub(super) fn ssh_command(args: Args<'_>) -> Args<'_> {
-    let rest = args.after_options(&[
-        "-b", "-c", "-e", "-i", "-J", "-L", "-l", "-m", "-o", "-p", "-Q", "-W", "-D", "-B", "-O",
-    ]);
-    rest.skip(1).after_options(&["-p", "-i", "-l", "-o"])
+    args.after_options(SSH_VALUED).skip(1).after_options(&["-p", "-i", "-l", "-o"])
 }
 
 fn fetch(name: &str, args: Args<'_>) -> Result<(), Refusal> {
@@ -133,14 +159,18 @@ fn fetch(name: &str, args: Args<'_>) -> Result<(), Refusal> {
             return Err(format!("`{name}` opens `{arg}`"));
         }
         let sent = [arg.rsplit_once('@'), arg.split_once("=<").filter(|_| name == "curl")];
-        if sent.into_iter().flatten().any(|(_, path)| {
-            is_system(path) && ["/", "~", "$HOME/"].iter().any(|start| path.starts_with(start))
+        if sent.into_iter().flatten().any(|(before, path)| {
+            let is_value = before.is_empty() || before.starts_with('-') || before.ends_with('=');
+            is_value && is_secret(path)
+                || is_system(path)
+                    && ["/", "~", "$HOME/"].iter().any(|start| path.starts_with(start))
         }) {
-            return Err(format!("`{name}` sends a file of the system"));
+            return Err(format!("`{name}` sends a file of the system, or one with secrets"));
         }
     }
-    if args.values(&["-T", "--upload-file", "--post-file", "--body-file"]).any(is_system) {
-        return Err(format!("`{name}` sends a file of the system"));
+    let mut files = args.values(&["-T", "--upload-file", "--post-file", "--body-file"]);
+    if files.any(|path| is_system(path) || is_secret(path)) {
+        return Err(format!("`{name}` sends a file of the system, or one with secrets"));
     }
     Ok(())
 }
@@ -170,11 +200,19 @@ fn database(name: &str, args: Args<'_>) -> Result<(), Refusal> {
     let mut lines = args.texts().flat_map(|arg| arg.lines().chain([arg]));
     lines.try_for_each(|line| database_text(name, line))?;
     if args.any(&["-cmd", "-init", "--init", "-f", "--file"]) && name.starts_with("sqlite")
-        || name == "psql" && args.short("oL", "cdfhpUvPFRT")
+        || name == "psql" && pipes_output(args)
     {
         return Err(format!("an option of `{name}` executes commands or writes files"));
     }
     Ok(())
+}
+
+/// Returns whether `psql` passes its output to a program, or writes it to a file of the system.
+fn pipes_output(args: Args<'_>) -> bool {
+    let short =
+        args.short_values('o', "cdfhpUvPFRTL").chain(args.short_values('L', "cdfhpUvPFRTo"));
+    let long = args.long_values("output", 1).chain(args.long_values("log-file", 2));
+    short.chain(long).any(|file| file.trim_start().starts_with('|') || is_system(file))
 }
 
 /// Checks an argument that can contain statements or commands for a database client.
@@ -289,11 +327,10 @@ fn container(name: &str, args: Args<'_>, frame: Frame<'_>) -> Result<(), Refusal
                 None => command,
             };
             remote(&entry, frame)?;
+            let program = command.first().copied().unwrap_or_default();
+            let program = program.rsplit('/').next().unwrap_or_default();
             if command.len() == 1
-                && matches!(
-                    command[0],
-                    "sh" | "bash" | "ash" | "zsh" | "python" | "python3" | "node"
-                )
+                && matches!(program, "sh" | "bash" | "ash" | "zsh" | "python" | "python3" | "node")
             {
                 return Ok(());
             }
@@ -363,7 +400,9 @@ fn packages(name: &str, args: Args<'_>) -> Result<(), Refusal> {
     let words: Vec<&str> = args.operands().collect();
     let runs = Err(format!("`{name}` downloads and runs a package, or runs a text"));
     match name {
-        "npx" | "bunx" | "pnpx"
+        // Both run the program that the project has installed, as `npm test` does, unless an option or the form of the
+        // name asks for another one.
+        "npx" | "bunx"
             if args.short("cpy", "")
                 || args.long("call", 3)
                 || args.long("package", 3)
@@ -374,9 +413,16 @@ fn packages(name: &str, args: Args<'_>) -> Result<(), Refusal> {
         {
             runs
         }
-        "uvx" | "pipx" if name == "uvx" && !words.is_empty() || words.first() == Some(&"run") => {
+        // These never look at what the project has installed.
+        "uvx" | "pnpx"
+            if !words.is_empty()
+                || args.short("cp", "")
+                || args.long("call", 3)
+                || args.long("package", 3) =>
+        {
             runs
         }
+        "pipx" if words.first() == Some(&"run") => runs,
         "npm" | "yarn" | "pnpm" => {
             let command = words.first().copied().unwrap_or_default();
             let executes = matches!(command, "exec" | "x") && name == "npm"

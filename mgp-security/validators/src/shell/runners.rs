@@ -36,7 +36,7 @@ const RUNNERS: &[Runner] = &[
     ),
     runner("socksify unclutter numad rr chamber shx onchange", "", 0),
     // Options that download a package are refused elsewhere.
-    runner("npx bunx pnpx", "*", 0),
+    runner("npx bunx", "*", 0),
     // `c` is `c8`: the digits at the end of a name are ignored.
     runner(
         "nyc c",
@@ -276,8 +276,8 @@ const DASHED: &str = "chamber mise onchange";
 
 /// Tools in which only subcommands such as `run` and `exec` run another command.
 const PROJECTS: &str = "\
-    poetry pipenv uv pdm hatch rye bundle rbenv pyenv nodenv mise asdf opam stack pixi conda mamba \
-    micromamba yarn pnpm rustup cabal dotenvx apptainer singularity lxc distrobox toolbox buildah \
+    poetry pipenv uv pdm hatch rye bundle bundler rbenv pyenv nodenv mise asdf opam stack pixi conda \
+    mamba micromamba yarn pnpm rustup cabal dotenvx apptainer singularity lxc distrobox toolbox buildah \
     heroku fly flyctl guix devbox fnm volta infisical teller sops nvm aws-vault";
 const PROJECT_OPTIONS: &str = "\
     --name= --with= --from= --python= --env= --env-file= --environment= --extra= --group= \
@@ -305,6 +305,14 @@ const HYPERFINE_OPTIONS: &str = "\
 const PERF_OPTIONS: &str = "\
     -e= --event= -o= --output= -F= --freq= -p= --pid= -C= --cpu= -t= --call-graph= --count= \
     --repeat= --delay= --filter= -g -a --all-cpus -v --verbose";
+
+/// Returns whether a command runs another command, which is then judged.
+pub(super) fn runs_commands(name: &str) -> bool {
+    const OTHERS: &str = "\
+        env genv find gfind command watch watchexec hyperfine concurrently start-server-and-test perf \
+        nodemon chokidar";
+    RUNNERS.iter().any(|runner| has(runner.names, name)) || has(PROJECTS, name) || has(OTHERS, name)
+}
 
 /// Checks the inner command that a command runs.
 pub(super) fn check(name: &str, args: Args<'_>, frame: Frame<'_>) -> Result<(), Refusal> {

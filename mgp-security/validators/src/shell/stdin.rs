@@ -1,13 +1,14 @@
 //! Code in the standard input of commands.
 
 use super::{
-    argv::{Args, Refusal},
+    argv::{Args, Refusal, plain_name},
     filters::{awk_program, sed_script},
     frame::{Frame, Stdin},
     interpreters::is_interpreter,
-    judge::{judge, plain_name, script},
+    judge::judge,
     lex::Word,
     programs::{database_text, ssh_command},
+    script::script,
 };
 use crate::words::{Words, has};
 
@@ -90,7 +91,7 @@ pub(super) fn check(name: &str, args: Args<'_>, frame: Frame<'_>) -> Result<(), 
         Language::Sed => sed_script(text),
         Language::Awk => awk_program(text),
         Language::Sql => text.lines().chain([text]).try_for_each(|line| database_text(name, line)),
-        Language::Shell => script(text),
+        Language::Shell => script(text, judge),
         Language::Arguments => appended(name, args, text, frame),
         Language::Unknown => Err("commands in a language that is not read".to_owned()),
     };

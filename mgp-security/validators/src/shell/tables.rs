@@ -21,9 +21,9 @@ pub(super) const NEVER: &[(&str, &str)] = &[
         "changes disks or file systems",
         "\
         mkswap mke2fs mkdosfs mkntfs mkudffs newfs format cfdisk blkdiscard shred srm wipe scrub \
-        swapon swapoff cryptsetup lvremove vgremove pvremove lvcreate vgcreate pvcreate lvresize \
-        lvreduce vgreduce badblocks tune2fs resize2fs debugfs dmsetup mdadm flashrom fwupdmgr \
-        efibootmgr grub-install grub2-install fsck e2fsck xfs_repair umount fusermount partprobe partx \
+        swapoff lvremove vgremove pvremove lvcreate vgcreate pvcreate lvresize lvreduce vgreduce \
+        badblocks resize2fs debugfs dmsetup flashrom fwupdmgr grub-install grub2-install fsck e2fsck \
+        xfs_repair umount fusermount partprobe partx \
         dd_rescue ddrescue diskpart fstrim trash-empty pivot_root switch_root lvextend \
         vgextend pvmove lvconvert sg_format hdiutil asr gpart gnop multipath veracrypt bcache make-bcache \
         zerofree sfill nwipe dban growpart xfs_growfs btrfstune jfs_tune reiserfstune \
@@ -32,8 +32,8 @@ pub(super) const NEVER: &[(&str, &str)] = &[
     (
         "changes users",
         "\
-        useradd userdel usermod adduser deluser addgroup delgroup groupadd groupdel groupmod passwd \
-        chpasswd chgpasswd chsh chfn gpasswd vipw vigr newusers pwconv faillock chage groupmems lchsh \
+        useradd userdel usermod adduser deluser addgroup delgroup groupadd groupdel groupmod \
+        chpasswd chgpasswd chsh chfn gpasswd vipw vigr newusers pwconv faillock groupmems lchsh \
         luseradd lusermod lpasswd luserdel homectl dscl sysadminctl pw smbpasswd pdbedit authconfig \
         new-localuser remove-localuser set-localuser add-localgroupmember dseditgroup takeown \
         authselect pam-auth-update grpconv pwunconv kadmin samba-tool",
@@ -41,22 +41,21 @@ pub(super) const NEVER: &[(&str, &str)] = &[
     (
         "changes the running kernel or its services",
         "\
-        modprobe insmod rmmod killall5 setenforce aa-disable aa-complain auditctl bpftool \
-        start-stop-daemon update-rc.d chkconfig sulogin agetty ldconfig kmod depmod dkms kldload \
-        kldunload kextload kextunload kmutil kpatch initctl rc-service rc-update invoke-rc.d sv s6-svc \
-        supervisorctl setsebool semanage semodule apparmor_parser ipset ebtables arptables brctl ovs-vsctl \
+        insmod rmmod killall5 setenforce aa-disable aa-complain bpftool start-stop-daemon update-rc.d \
+        sulogin agetty depmod kldload kldunload kextload kextunload kmutil kpatch rc-service rc-update \
+        invoke-rc.d s6-svc setsebool semanage apparmor_parser ipset iptables-restore ip6tables-restore ovs-vsctl \
         iwconfig hwclock ntpdate adjtimex nssm update-grub grub-mkconfig grub-set-default \
         set-service stop-service restart-service remove-service new-service set-executionpolicy \
         set-mppreference add-mppreference register-scheduledtask clear-eventlog remove-eventlog \
-        dracut mkinitcpio update-initramfs bootctl mokutil csrutil nvram bless",
+        dracut mkinitcpio update-initramfs nvram bless",
     ),
     (
         "executes text or other commands",
         "\
         eval source . alias trap enable bind let fc coproc at batch run-parts script daemonize anacron \
         ex ed red rvim rview osascript wish expect jrunscript iex ghci irb pry jshell gdb lldb dc runscript \
-        cpulimit dbus-run-session mshta wscript cscript rundll32 regsvr32 certutil bitsadmin wmic \
-        msiexec schtasks del rd erase sc reg bpftrace stap dtrace ansible knife salt salt-call pdsh \
+        cpulimit dbus-run-session mshta wscript cscript rundll32 regsvr32 bitsadmin wmic \
+        msiexec del rd erase bpftrace stap dtrace ansible knife salt salt-call pdsh \
         pssh clush parallel-ssh dsh capistrano run-mailcap see xdg-open gtester jjs bsh lftp msfconsole \
         invoke-expression invoke-command icm start-process saps start-job sajb start-threadjob \
         invoke-item add-type invoke-cimmethod invoke-wmimethod enter-pssession new-pssession \
@@ -73,22 +72,8 @@ pub(super) const RESERVED: &[&str] = &[
 ];
 
 /// Commands that are allowed only if the first argument is one of the words in the second column; `()` means no
-/// arguments.
+/// arguments. Commands that are recognized by their options are in [`only_reads`](super::reading::only_reads).
 pub(super) const ONLY: &[(&str, &str)] = &[
-    ("crontab", "-l"),
-    ("fdisk", "-l --list"),
-    ("sfdisk", "-l --list -d --dump -V -F"),
-    ("sgdisk", "-p --print -i -L"),
-    ("gdisk", "-l"),
-    ("parted", "-l --list"),
-    ("losetup", "() -l --list -a --all -f"),
-    ("mount", "() -l -V"),
-    (
-        "dmesg",
-        "\
-        () -T -H -x -k -u -w -l --level=* --ctime --human --facility=* -L --color=* -t -P --since \
-        --follow",
-    ),
     ("zpool", "list status iostat get history"),
     ("zfs", "list get"),
     ("nvme", "list smart-log id-ctrl"),
@@ -108,12 +93,6 @@ pub(super) const ONLY: &[(&str, &str)] = &[
     ("timedatectl", "() status show list-timezones"),
     ("localectl", "() status list-locales list-keymaps"),
     ("ufw", "status version"),
-    (
-        "firewall-cmd",
-        "--state --list-all --get-default-zone --list-ports --list-services --get-zones",
-    ),
-    ("iptables", "-L -S --list --list-rules"),
-    ("ip6tables", "-L -S --list --list-rules"),
     ("nft", "list"),
     ("tmux", "ls list-sessions list-windows list-panes -V info has-session"),
     ("screen", "-ls -list --list"),
@@ -123,40 +102,62 @@ pub(super) const ONLY: &[(&str, &str)] = &[
         () init plan validate fmt show output version providers graph state workspace get",
     ),
     ("tofu", "init plan validate fmt show output version providers graph get"),
-    ("apt-key", "list adv"),
-    ("snap", "list info find version changes"),
+    ("apt-key", "list"),
+    (
+        "snap",
+        "list info find version changes change tasks connections interfaces services warnings get",
+    ),
     ("flatpak", "list info search --version remotes"),
     ("virsh", "list info dominfo domstate version nodeinfo"),
     ("vboxmanage", "list showvminfo --version"),
     ("multipass", "list info version"),
     ("lxc", "list info config-show version"),
     ("vagrant", "status version box global-status validate"),
-    ("hostname", "() -f -s -i -I -d --fqdn --short"),
     ("chronyc", "tracking sources sourcestats activity"),
     ("domainname", "()"),
-    ("smartctl", "-a -i -H -A -l -x --all --info --health --scan"),
     ("btrfs", "filesystem --version version"),
-    ("update-alternatives", "--list --display --query --get-selections"),
     ("diskutil", "list info"),
     ("networksetup", "-get* -list* -is*"),
     ("systemsetup", "-get* -list*"),
-    ("scutil", "--get --dns --proxy --nwi -r"),
     ("pmset", "-g"),
     ("spctl", "--status --assess"),
     ("fdesetup", "status list isactive"),
     ("profiles", "list show status"),
-    ("softwareupdate", "-l --list --history"),
     (
         "tmutil",
         "status version destinationinfo latestbackup listbackups listlocalsnapshots isexcluded",
     ),
     ("net", "() view statistics config help helpmsg"),
+    ("kmod", "list static-nodes"),
+    ("dkms", "status"),
+    ("supervisorctl", "status avail pid version"),
+    ("sv", "status"),
+    ("initctl", "list status version"),
+    ("brctl", "show showmacs showstp"),
+    ("bootctl", "() status list is-installed"),
+    ("csrutil", "status"),
+    ("cryptsetup", "status isLuks luksUUID benchmark"),
+    ("reg", "query"),
+    ("sc", "query queryex qc qdescription"),
+    ("schtasks", "/query"),
+    ("certutil", "-hashfile"),
+    // A model that decides about its own calls would make each decision of an operator void.
+    ("mgp", "status doctor why guard help logs sessions tools audit"),
     ("bcdedit", "() /enum"),
     ("vssadmin", "list"),
     ("wbadmin", "get"),
     ("fsutil", "fsinfo"),
     ("cipher", "()"),
     ("wevtutil", "el enum-logs gl get-log qe query-events"),
+];
+
+/// Subcommands in [`ONLY`] that are allowed only if the next argument is one of the words in the third column.
+pub(super) const SECOND: &[(&str, &str, &str)] = &[
+    ("btrfs", "filesystem", "show usage df du"),
+    ("terraform", "workspace", "list show select new"),
+    ("terraform", "state", "list show pull mv rm"),
+    ("mgp", "tools", "ls search"),
+    ("mgp", "audit", "query verify"),
 ];
 
 /// Options with which commands execute, delete or load something.
@@ -190,20 +191,20 @@ pub(super) const RISKY: &[Risky] = &[
     risky("setfacl chattr chcon restorecon", "R", "mMxXv", "recursive restore", ""),
     risky(
         "tar bsdtar gtar",
-        "IF",
-        "fCbTXgKVHN",
+        "F",
+        "fCbTXgKVHNI",
         "\
-        remove-files checkpoint-action to-command use-compress-program rsh-command rmt-command \
+        remove-files checkpoint-action to-command rsh-command rmt-command \
         info-script new-volume-script recursive-unlink unlink-first index-file volno-file",
         "checkpoint to-stdout",
     ),
     risky("zip", "m", "bnPstx", "move unzip-command TT", ""),
     risky(
         "rsync",
-        "e",
-        "fTBM",
+        "",
+        "efTBM@",
         "\
-        rsh rsync-path delete delete-before delete-during delete-delay delete-after delete-excluded \
+        rsync-path delete delete-before delete-during delete-delay delete-after delete-excluded \
         del remove-source-files delete-missing-args daemon config early-input log-file",
         "",
     ),
@@ -318,7 +319,7 @@ pub(super) const RISKY: &[Risky] = &[
     // With one dash, `-br` means brief output.
     risky("ip", "", "", "b ba bat batc batch", ""),
     risky("journalctl", "", "", "vacuum-size vacuum-time vacuum-files rotate flush setup-keys", ""),
-    risky("dbus-send gdbus busctl", "", "", "system", ""),
+    risky("dbus-send gdbus busctl", "", "", "system address", ""),
     risky("wipefs", "aof", "", "all offset force", ""),
     risky(
         "hdparm",
@@ -343,13 +344,7 @@ pub(super) const RISKY: &[Risky] = &[
         "cmd startuptime server listen remote headless",
         "",
     ),
-    risky(
-        "node nodejs",
-        "epi",
-        "Cr",
-        "eval print interactive import loader experimental-loader",
-        "print-",
-    ),
+    risky("node nodejs", "epi", "Cr", "eval print interactive", "print-"),
     risky("perl", "eEd", "IMmCxFDi", "", ""),
     risky("ruby jruby truffleruby", "e", "rIEFCxi", "", ""),
     risky(
@@ -393,6 +388,9 @@ pub(super) const RISKY: &[Risky] = &[
     risky("gnuplot", "e", "", "", ""),
     risky("gimp gimp-console", "b", "", "batch batch-interpreter", ""),
     risky("puppet", "e", "", "execute", ""),
+    risky("slsh", "e", "fvgnti", "eval", ""),
+    // Both can name servers, which `mgp doctor` starts.
+    risky("mgp", "", "", "config state", ""),
     risky("sqlmap", "", "", "eval os-cmd os-shell os-pwn alert", ""),
     risky("pidstat scrot", "e", "", "exec", ""),
     risky("ethtool", "sKGACLXNUEfp", "", "change set-eee set-channels set-ring", ""),

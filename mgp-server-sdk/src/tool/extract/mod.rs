@@ -3,6 +3,7 @@
 mod args;
 mod cancelled;
 mod grants;
+mod request_meta;
 mod result_stream;
 mod resume;
 mod session;
@@ -20,6 +21,8 @@ pub use args::Args;
 pub(super) use cancelled::Abandoned;
 pub use cancelled::Cancelled;
 pub(super) use grants::admit;
+pub use request_meta::RequestMeta;
+pub(crate) use request_meta::received_meta;
 pub use result_stream::ResultStream;
 pub use resume::Resume;
 pub use session::{SessionInfo, Trace};
@@ -33,6 +36,7 @@ use super::stream::{ChunkRecorder, MaxStreamBytes, RecordedOutlet};
 pub struct ToolRequest {
     pub(crate) definition: Arc<mcp::Tool>,
     pub(crate) arguments: Payload,
+    meta: Option<Payload>,
     pub(crate) cx: Context,
     pub(crate) state: Arc<Extensions>,
     recorder: OnceLock<Arc<ChunkRecorder>>,
@@ -47,7 +51,13 @@ impl ToolRequest {
         state: Arc<Extensions>,
     ) -> Self {
         let recorder = OnceLock::new();
-        Self { definition, arguments, cx, state, recorder, max_stream_bytes: None }
+        Self { definition, arguments, meta: None, cx, state, recorder, max_stream_bytes: None }
+    }
+
+    /// Sets the object `_meta` of the request.
+    pub(crate) fn with_meta(mut self, meta: Option<Payload>) -> Self {
+        self.meta = meta;
+        self
     }
 
     /// Replaces the outlet of the call by one that records the chunks, if the caller wants chunks. `max_bytes` is the
@@ -95,6 +105,12 @@ impl ToolRequest {
         &self.arguments
     }
 
+    /// Returns the object `_meta` of the request as JSON text, see [`RequestMeta`]; `None` if the caller sent none.
+    #[must_use]
+    pub fn meta(&self) -> Option<&Payload> {
+        self.meta.as_ref()
+    }
+
     /// Returns the context of the call.
     #[must_use]
     pub fn cx(&self) -> &Context {
@@ -131,7 +147,7 @@ impl ToolRequest {
     message = "`{Self}` cannot be a parameter of a tool function",
     label = "not an extractor",
     note = "the tool's arguments are `Args<T>` with `T: Deserialize + JsonSchema`",
-    note = "besides them it takes `State<T>`, `Context`, `Outlet`, `Principal`, `Peer`, `Cancelled`, `ResultStream`, `Deadline`, `Grants`, `Logger`, `SessionInfo`, `Trace`, or a type of yours that implements `FromCall`"
+    note = "besides them it takes `State<T>`, `Context`, `Outlet`, `Principal`, `Peer`, `Cancelled`, `ResultStream`, `Deadline`, `Grants`, `Logger`, `RequestMeta`, `SessionInfo`, `Trace`, or a type of yours that implements `FromCall`"
 )]
 pub trait FromCall: Sized + Send {
     /// Extracts the value from the call.

@@ -1,7 +1,7 @@
 //! The lists of tools that callers receive.
 
 use mgp_security::Grants;
-use mgp_types::mcp::{self, Era, ListToolsResult, ResultType, key};
+use mgp_types::mcp::{self, Era, ListToolsResult, ResultType, key, legacy_output_schema};
 use mgp_types::mgp::{Extension, ExtensionSet};
 use mgp_types::proposal::{MediaSignature, hide_tool_members};
 use mgp_types::service::{Context, Reply};
@@ -9,7 +9,6 @@ use mgp_types::{Payload, RpcError};
 use serde::Serialize;
 
 use super::super::extract::admit;
-use super::super::schema;
 use super::{Entry, Snapshot, Tools};
 use crate::catalog::LIST_TTL_MS;
 
@@ -98,7 +97,7 @@ fn shown(entry: &Entry, form: Form) -> Result<mcp::Tool, RpcError> {
     }
     if !form.modern {
         // Before 2026-07-28, structured content had to be an object, so schemas of other types are omitted.
-        shown.output_schema = shown.output_schema.filter(schema::is_of_objects);
+        shown.output_schema = shown.output_schema.and_then(legacy_output_schema);
     }
     if !form.security {
         shown.security = None;

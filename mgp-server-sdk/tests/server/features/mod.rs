@@ -6,6 +6,7 @@ mod completion;
 mod logging;
 mod offer;
 mod prompts;
+mod request_meta;
 mod resources;
 mod structured;
 mod tasks;

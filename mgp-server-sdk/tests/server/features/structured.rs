@@ -62,6 +62,32 @@ async fn a_modern_caller_receives_any_kind_of_value_and_its_schema() {
     }
 }
 
+#[tokio::test]
+async fn a_legacy_caller_receives_the_schema_of_a_type_that_contains_itself() {
+    let node = json!({
+        "type": "object", "required": ["kids"],
+        "properties": { "kids": { "type": "array", "items": { "$ref": "#/$defs/Node" } } },
+    });
+    let schema = json!({ "$defs": { "Node": node }, "$ref": "#/$defs/Node" });
+    for era in ERAS {
+        let tool = Tool::new("tree", "A tree", || async { Json(json!({ "kids": [] })) });
+        let tool = tool.output_schema(RawObject::of(&schema).unwrap());
+        let mut wire = Wire::join(Server::new("s", "1").tool(tool), era).await;
+        let listed = wire.ask("tools/list", json!({})).await.unwrap();
+        let shown = &listed["tools"][0]["outputSchema"];
+        if era == Era::Modern {
+            assert_eq!(*shown, schema);
+        } else {
+            for member in ["type", "required", "properties"] {
+                assert_eq!(shown[member], node[member], "{member}");
+            }
+            assert_eq!(shown["$defs"], schema["$defs"], "references within the schema still hold");
+        }
+        let result = call(&mut wire, "tree").await;
+        assert_eq!(result["structuredContent"], json!({ "kids": [] }), "{era:?}");
+    }
+}
+
 /// A result with a member that is left out if it is empty, and one that has another name in the result.
 #[derive(JsonSchema, Serialize)]
 struct Report {

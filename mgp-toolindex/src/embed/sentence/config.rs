@@ -39,7 +39,8 @@ impl SentencesConfig {
 impl Default for SentencesConfig {
     fn default() -> Self {
         // Downloads go into the user's cache, so that all working directories share them.
-        let home = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).or_else(|| {
+        let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+        let home = cache.filter(|folder| folder.is_absolute()).or_else(|| {
             let home = std::env::var_os("HOME").or_else(|| std::env::var_os("USERPROFILE"))?;
             Some(PathBuf::from(home).join(".cache"))
         });

@@ -39,8 +39,8 @@ pub struct HttpClientConfig {
     /// The maximum number of connections that are kept for later requests, including connections whose response is
     /// still being read. Default: 32.
     pub idle_connections: usize,
-    /// The time for which an idle connection is kept, if its server does not close it earlier (`Keep-Alive`). Default:
-    /// 55 s, because many servers close their connections after a minute.
+    /// The time for which an idle connection is kept, if its server does not close it earlier (`Keep-Alive`, or the age
+    /// at which it closed another). Default: 55 s, because many servers close their connections after a minute.
     pub idle_timeout: Duration,
     /// The time before the client resumes an interrupted stream, unless the server sends another value. Default: 1 s.
     pub retry: Duration,

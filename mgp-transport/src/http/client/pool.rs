@@ -4,7 +4,9 @@
 //! A connection is added to the pool when the head of its response arrives. It is reused when the body has been read,
 //! which hyper reports (`is_ready`). The pool keeps at most [`HttpClientConfig::idle_connections`]; if there are more,
 //! the oldest is dropped, and closes when its body has been read. A server can announce in `Keep-Alive` when it closes
-//! idle connections; the pool sends no request on a connection that is about to be closed.
+//! idle connections; the pool sends no request on a connection that is about to be closed. Many servers announce
+//! nothing, e.g. those on uvicorn, which close idle connections after 5 s. The pool then uses the shortest time after
+//! which the server closed one, for an hour.
 
 use std::error::Error as StdError;
 use std::future::poll_fn;
@@ -41,6 +43,18 @@ type BoxError = Box<dyn StdError + Send + Sync>;
 
 /// The minimum size of hyper's buffer of a connection, in bytes.
 const MIN_BUFFER_BYTES: usize = 8 << 10;
+
+/// The time before the end of an idle connection in which no request is sent on it, because the request could arrive
+/// after the server has closed it.
+const CLOSE_MARGIN: Duration = Duration::from_secs(1);
+
+/// The shortest idle time after which a close counts as the server's time limit. Earlier closes have other causes, e.g.
+/// a restart of the server.
+const MIN_CLOSE_AGE: Duration = Duration::from_secs(4);
+
+/// The time after which a limit that was derived from a close is forgotten. Closes with other causes would otherwise
+/// shorten the limit more and more.
+const LEARNED_TTL: Duration = Duration::from_hours(1);
 
 pub(super) struct Pool<C = Connector<GaiResolver>> {
     connector: C,
@@ -192,8 +206,13 @@ where
         let (mut sender, connection) =
             self.settings.handshake(io).await.map_err(PoolError::Broken)?;
         let (report, reported) = oneshot::channel();
+        let idle = Arc::downgrade(&self.idle);
         tokio::spawn(async move {
-            if let Err(error) = connection.await {
+            let ended = connection.await;
+            if let Some(idle) = idle.upgrade() {
+                idle.note_closed();
+            }
+            if let Err(error) = ended {
                 tracing::debug!(%error, "connection failed");
                 // Only `open` receives this error, and only while it waits for the connection to become ready.
                 let _ = report.send(error);
@@ -218,6 +237,9 @@ struct IdleConnections {
 struct IdleState {
     /// The idle connections, oldest first.
     connections: Vec<IdleConnection>,
+    /// The shortest time after which the server closed an idle connection, minus [`CLOSE_MARGIN`], and the time of that
+    /// close.
+    server_timeout: Option<(Duration, Instant)>,
     /// The task that closes expired connections; it exists while at least one connection is idle.
     reaper: Option<JoinHandle<()>>,
 }
@@ -274,13 +296,14 @@ impl IdleConnections {
     /// Adds an idle connection, and ensures that it is closed when it expires. `headers` are those of its last
     /// response, in which the server can limit the idle time.
     fn put(idle: &Arc<Self>, sender: Sender, headers: &HeaderMap) {
-        let timeout = server_timeout(headers).map_or(idle.timeout, |named| named.min(idle.timeout));
+        let timeout = announced_timeout(headers);
+        let timeout = timeout.map_or(idle.timeout, |named| named.min(idle.timeout));
         if idle.bound == 0 || timeout.is_zero() || sender.is_closed() {
             return;
         }
         let mut obsolete = Vec::new();
         let mut state = idle.state.lock();
-        let IdleState { connections, reaper } = &mut *state;
+        let IdleState { connections, server_timeout, reaper } = &mut *state;
         if connections.len() >= idle.bound {
             obsolete.extend(connections.extract_if(.., |idle| idle.sender.is_closed()));
             if connections.len() >= idle.bound {
@@ -288,6 +311,8 @@ impl IdleConnections {
             }
         }
         let since = Instant::now();
+        *server_timeout = server_timeout.filter(|(_, at)| since.duration_since(*at) < LEARNED_TTL);
+        let timeout = server_timeout.map_or(timeout, |(known, _)| known.min(timeout));
         connections.push(IdleConnection { sender, since, timeout });
         // Start the task that closes connections if there is none, or if it has ended together with its runtime.
         if reaper.as_ref().is_none_or(JoinHandle::is_finished)
@@ -296,6 +321,27 @@ impl IdleConnections {
             *reaper = Some(tokio::spawn(reap(Arc::downgrade(idle), until)));
         }
         drop(state);
+    }
+
+    /// Removes connections that their server has closed. If it closed one after some time without requests, the others
+    /// and later ones expire before they reach that age.
+    fn note_closed(&self) {
+        let now = Instant::now();
+        let mut state = self.state.lock();
+        let closed =
+            state.connections.extract_if(.., |idle| idle.sender.is_closed()).collect::<Vec<_>>();
+        let ages = closed.iter().map(|idle| now.duration_since(idle.since));
+        if let Some(age) = ages.filter(|age| *age >= MIN_CLOSE_AGE).min() {
+            let seen = age.saturating_sub(CLOSE_MARGIN);
+            let (known, at) =
+                state.server_timeout.filter(|(known, _)| *known < seen).unwrap_or((seen, now));
+            state.server_timeout = Some((known, at));
+            for idle in &mut state.connections {
+                idle.timeout = idle.timeout.min(known);
+            }
+        }
+        drop(state);
+        drop(closed);
     }
 
     /// Closes expired connections; returns the time of the next check, or removes the task if no connection is left.
@@ -319,9 +365,9 @@ impl IdleConnections {
     }
 }
 
-/// Returns the time for which a server keeps an idle connection open, minus one second in which the next request can
-/// arrive; `None` if the server does not announce the time (`Keep-Alive: timeout=5`).
-fn server_timeout(headers: &HeaderMap) -> Option<Duration> {
+/// Returns the time for which a server keeps an idle connection open, minus [`CLOSE_MARGIN`]; `None` if the server does
+/// not announce the time (`Keep-Alive: timeout=5`).
+fn announced_timeout(headers: &HeaderMap) -> Option<Duration> {
     const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
     let mut parameters = headers.get(&KEEP_ALIVE)?.to_str().ok()?.split(',');
     let seconds = parameters.find_map(|parameter| {
@@ -329,7 +375,7 @@ fn server_timeout(headers: &HeaderMap) -> Option<Duration> {
         let value = value.trim().parse::<u64>().ok()?;
         name.trim().eq_ignore_ascii_case("timeout").then_some(value)
     })?;
-    Some(Duration::from_secs(seconds.saturating_sub(1)))
+    Some(Duration::from_secs(seconds).saturating_sub(CLOSE_MARGIN))
 }
 
 /// Dropping the pool ends the task that closes expired connections.

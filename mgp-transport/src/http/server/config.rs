@@ -1,5 +1,6 @@
 //! The settings and limits of an HTTP server.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::request::Parts;
@@ -78,7 +79,18 @@ pub struct HttpConfig {
 }
 
 /// A function that reads an HTTP request and adds values to the extensions of its calls.
-type OnRequest = fn(&Parts, &mut Extensions);
+#[derive(Clone)]
+pub(super) struct OnRequest(Arc<ReadRequest>);
+
+type ReadRequest = dyn Fn(&Parts, &mut Extensions) + Send + Sync;
+
+mgp_types::opaque_debug!(OnRequest);
+
+impl OnRequest {
+    pub(super) fn read(&self, request: &Parts, extensions: &mut Extensions) {
+        (self.0)(request, extensions);
+    }
+}
 
 impl HttpConfig {
     /// Adds a function that reads each HTTP request and adds values to the extensions of its calls, e.g. a header, or a
@@ -95,8 +107,8 @@ impl HttpConfig {
     ///     extensions.insert(Region(region.unwrap_or("eu").to_owned()));
     /// });
     /// ```
-    pub fn on_request(&mut self, read: fn(&Parts, &mut Extensions)) {
-        self.on_request.push(read);
+    pub fn on_request(&mut self, read: impl Fn(&Parts, &mut Extensions) + Send + Sync + 'static) {
+        self.on_request.push(OnRequest(Arc::new(read)));
     }
 }
 

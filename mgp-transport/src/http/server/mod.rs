@@ -438,10 +438,11 @@ mod tests {
             Ok(Reply::empty())
         });
         let mut config = local();
-        config.on_request(|request, extensions| {
+        let joint = "of".to_owned();
+        config.on_request(move |request, extensions| {
             let header = request.headers["x-secret"].to_str().unwrap();
             let owner = request.extensions.get::<&'static str>().unwrap();
-            extensions.insert(Secret(format!("{header} of {owner}")));
+            extensions.insert(Secret(format!("{header} {joint} {owner}")));
         });
         let mut service = HttpService::new(stack, config);
         for is_modern in [true, false] {

@@ -120,8 +120,8 @@ pub(super) fn context(
     received: &ReceivedRequest<'_>,
 ) -> Context {
     let mut cx = Context::new(peer, scope.clone(), principal.clone());
-    for read in &received.state.config.on_request {
-        read(received.parts, &mut cx.extensions);
+    for hook in &received.state.config.on_request {
+        hook.read(received.parts, &mut cx.extensions);
     }
     if let Some(grant) = received.grant() {
         cx.extensions.insert(grant);

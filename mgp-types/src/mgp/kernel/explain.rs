@@ -63,8 +63,8 @@ record! {
 
     /// A rule that was considered, and its result.
     pub struct ExplainedStep {
-        /// The group of the rule: `access`, `definition`, `schema`, `scopes`, `permissions`, `validators`, `confirmation` or
-        /// `limits`.
+        /// The group of the rule: `access`, `definition`, `schema`, `scopes`, `permissions`, `validators`, `confirmation`,
+        /// `limits` or `audit`.
         req stage: String,
         /// The result of the rule.
         req result: ExplainedResult,

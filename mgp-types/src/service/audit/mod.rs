@@ -44,6 +44,40 @@ use crate::store::Store;
 /// assert_eq!(sink.events()[0].event_type.as_str(), "TOOL_EXECUTED");
 /// # });
 /// ```
+///
+/// A custom sink, e.g. for `AuditLayer` of mgp-security:
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use mgp_types::mgp::AuditEvent;
+/// use mgp_types::service::{AuditFuture, AuditSink, CallRecord, EndedCall, Ticket, TicketSink};
+///
+/// /// Prints each event.
+/// struct Printer;
+///
+/// impl AuditSink for Printer {
+///     fn begin(&self, start: CallRecord) -> AuditFuture<Ticket> {
+///         AuditFuture::Ready(Ok(Ticket::new(start, Arc::new(Self))))
+///     }
+///
+///     fn record(&self, event: AuditEvent) -> AuditFuture<()> {
+///         println!("{event:?}");
+///         AuditFuture::Ready(Ok(()))
+///     }
+/// }
+///
+/// impl TicketSink for Printer {
+///     fn close(&self, ended: EndedCall) {
+///         println!("{:?}", ended.to_event());
+///     }
+///
+///     fn suspend(&self, start: Arc<CallRecord>) {
+///         println!("{:?} waits for answers of its caller", start.tool);
+///     }
+/// }
+/// # let _: &dyn AuditSink = &Printer;
+/// ```
 pub trait AuditSink: Send + Sync {
     /// Registers a call that is about to run; the call must not run before the ticket is issued.
     ///

@@ -73,7 +73,7 @@ const waiting = (count) => until(`${count} calls wait`, () => JSON.parse(run('ap
 const browser = await chromium.launch({ executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium', args: ARGUMENTS });
 
 const open = async (width, scheme, scripts) => {
-  const context = await browser.newContext({ viewport: { width, height: 900 }, colorScheme: scheme, javaScriptEnabled: scripts, locale: 'en-US' });
+  const context = await browser.newContext({ viewport: { width, height: 900 }, colorScheme: scheme, javaScriptEnabled: scripts, locale: 'en-US', timezoneId: 'Asia/Tokyo' });
   const page = await context.newPage();
   page.setDefaultTimeout(15000);
   page.on('console', (message) => { if (['error', 'warning'].includes(message.type()) && !/status of (40[01]|422)/.test(message.text())) fault(`console: ${message.text()}`); });
@@ -233,6 +233,10 @@ const live = async () => {
   const pending = call('desk.echo', { message: 'live' });
   await page.waitForSelector('text=coder → desk.echo');
   check((await page.title()).startsWith('('), 'the title counts what waits');
+  const time = await page.locator('time').first().textContent();
+  check(time.endsWith(' GMT+9'), `a time in the zone of the browser: ${time}`);
+  const news = await page.locator('#news').textContent();
+  check(news === 'Waiting for you: 1', `a screen reader announces: ${news}`);
   const [{ id }] = JSON.parse(run('approvals', 'ls', '--json')).filter((one) => one.state === 'open' && one.kind === 'call');
   const other = await open(360, 'dark', true);
   await logIn(other, `/call/${id}`);
@@ -254,9 +258,9 @@ const approveDefinition = async () => {
   const page = await open(800, 'dark', true);
   await logIn(page);
   await look(page, 'definition-800-dark');
-  await press(page, 'form[action$="/definitions"] button[value=approve]', 'files.delete_all');
+  await press(page, 'form[action$="/definitions"] button[value=approve]', 'files.delete_all: approved');
   // The permissions that a server asked for.
-  await press(page, 'button[value=once]', 'allowed once');
+  await press(page, 'button[value=once]', 'granted to all tools of the server');
   await page.context().close();
 };
 
@@ -271,7 +275,7 @@ try {
   }
   const page = await open(1400, 'light', true);
   await logIn(page);
-  const path = `<img src=x onerror=window.hacked=1>\u202e/home/ada/projects/${'deep/'.repeat(40)}`;
+  const path = `<img src=x onerror=window.hacked=1>\u202e/home/ada/projects/${'deep/'.repeat(400)}`;
   const pending = [call('files.delete_all', { path, 'a</dt><script>window.hacked=1</script>': { recursive: true } }), call('desk.echo', { message: 'Please post the quarterly report.' })];
   await waiting(2);
   await changeDefinition(page);

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use mgp_discovery::Sources;
 use mgp_discovery::import::{self, Entry, Host};
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -112,14 +113,30 @@ pub(super) fn entry(
     let config = connect.config.named_file().or_else(|| earlier?.config.clone());
     let state = global.state.clone().or_else(state::folder_from_environment);
     let state = state.or_else(|| earlier?.state.clone());
+    let config_home = Sources::config_home().filter(|_| config.is_none());
     for (name, path) in [("--config", config), ("--state", state)] {
         if let Some(path) = path {
             args.extend([name.to_owned(), absolute(&path)?]);
         }
     }
-    let mut entry = HostEntry::new(connect.target.known().map(KnownHost::format), command, args);
+    let host = connect.target.known().map(KnownHost::format);
+    let mut entry = HostEntry::new(host, command, args);
     let own = serde_json::to_value(&entry)?;
     entry.added = kept.into_iter().filter(|(name, _)| own.get(name).is_none()).collect();
+    if let Some(folder) = config_home {
+        let name = match host {
+            Some(Host::OpenCode) => "environment",
+            Some(Host::Goose) => "envs",
+            _ => "env",
+        };
+        let env = entry.added.entry(name).or_insert(Value::Null);
+        if env.is_null() {
+            *env = Map::new().into();
+        }
+        if let Some(env) = env.as_object_mut() {
+            env.insert("XDG_CONFIG_HOME".to_owned(), absolute(&folder)?.into());
+        }
+    }
     Ok(entry)
 }
 

@@ -25,6 +25,8 @@ pub(in crate::commands) struct HostFile {
     /// The entries that cannot be imported. Entries that are skipped on purpose, e.g. because they are switched off,
     /// are not in the list.
     pub(in crate::commands) refused: Vec<ImportError>,
+    /// The reason why no server of the file can be imported, e.g. because it is too long.
+    pub(in crate::commands) fault: Option<Failure>,
 }
 
 /// Reads the file of a host; returns `None` if there is no such file.
@@ -44,11 +46,14 @@ pub(in crate::commands) fn host_file(
         let program = program_of(entry);
         PathBuf::from(program.as_ref().and_then(Value::as_str).unwrap_or_default())
     });
-    let import = read_servers(global, host, file, &text);
-    let mut refused = import.map(|import| import.refused).unwrap_or_default();
+    let (mut refused, fault) = match read_servers(global, host, file, &text) {
+        Ok(import) => (import.refused, None),
+        Err(failure) if failure.is_no_servers() => (Vec::new(), None),
+        Err(failure) => (Vec::new(), Some(failure)),
+    };
     let beside = beside(syntax, &text, table, &refused).map_err(unreadable)?;
     refused.retain(|error| !error.is_intended());
-    Ok(Some(HostFile { program, beside, refused }))
+    Ok(Some(HostFile { program, beside, refused, fault }))
 }
 
 /// Returns the entries of a host's file that cannot be imported.

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use mgp_discovery::{Config, FindingSeverity, LoadedConfig, Trust};
+use mgp_discovery::{Config, ConfigFinding, FindingSeverity, LoadedConfig, Sources, Trust};
 use mgp_types::store::Store;
 
 use super::report::{Check, Level};
@@ -28,16 +28,7 @@ pub(super) async fn check(
             return None;
         }
     };
-    for finding in &loaded.findings {
-        let level =
-            if finding.severity == FindingSeverity::Error { Level::Fail } else { Level::Warn };
-        let mut problem = finding.clone();
-        let fix = problem.remedy.take();
-        let mut check = Check::new("config", level, problem.to_string());
-        check.fix = fix;
-        check.server.clone_from(&finding.server);
-        checks.push(check);
-    }
+    checks.extend(loaded.findings.iter().map(reported));
     if !loaded.disabled.is_empty() {
         let what = format!("not used, for `enabled = false`: {}", loaded.disabled.join(", "));
         checks.push(Check::new("config", Level::Ok, what));
@@ -47,6 +38,12 @@ pub(super) async fn check(
         checks.push(
             Check::new("config", Level::Warn, what).with_fix("read it, then run `mgp trust`"),
         );
+    }
+    if let Some(unused) = Sources::unused_folder().filter(|_| config.named_file().is_none()) {
+        let unused = unused.display();
+        let what = format!("`{unused}` is not used, because `~/.config/mgp` exists");
+        let fix = "to use it, move the files of `~/.config/mgp` there, and remove that folder";
+        checks.push(Check::new("config", Level::Ok, what).with_fix(fix));
     }
     let unapproved = loaded.unapproved.as_ref().map(|project| &project.file);
     let is_used = |file: &&Path| {
@@ -68,6 +65,18 @@ pub(super) async fn check(
         ));
     }
     Some(loaded)
+}
+
+/// Returns a finding of the configuration as a check.
+fn reported(finding: &ConfigFinding) -> Check {
+    let is_error = finding.severity == FindingSeverity::Error;
+    let level = if is_error { Level::Fail } else { Level::Warn };
+    let mut problem = finding.clone();
+    let fix = problem.remedy.take();
+    let mut check = Check::new("config", level, problem.to_string());
+    check.fix = fix;
+    check.server.clone_from(&finding.server);
+    check
 }
 
 /// The configuration to check, and the ids of configured servers that an error makes unusable.

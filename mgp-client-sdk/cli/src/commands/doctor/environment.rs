@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use http::Uri;
 use mgp_discovery::{Config, ServerConfig, TargetConfig};
+use mgp_transport::SkippedFolder;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
@@ -49,6 +50,13 @@ const PROXIES: [&str; 6] =
     ["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"];
 
 const PROXY_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Reports the usual folders of this user in which no program is searched for.
+pub(super) fn check_folders() -> impl Iterator<Item = Check> {
+    SkippedFolder::all().into_iter().map(|skipped| {
+        Check::new("environment", Level::Warn, skipped.to_string()).with_fix(skipped.remedy())
+    })
+}
 
 /// Reports the first proxy of this shell that accepts no connection.
 pub(super) async fn check_proxies() -> Option<Check> {

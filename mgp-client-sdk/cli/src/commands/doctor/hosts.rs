@@ -8,6 +8,7 @@ use super::super::connect::{HostFile, host_file};
 use super::report::{Check, Level};
 use super::server::split_remedy;
 use crate::args::Global;
+use crate::exit::Failure;
 use crate::hosts::{KnownHost, first_names, home};
 
 /// Checks each host that has a file of servers.
@@ -21,17 +22,20 @@ pub(super) fn check(global: &Global) -> Vec<Check> {
             Ok(None) => {}
             Ok(Some(file)) => {
                 checks.push(check_host(name, &file));
+                checks.extend(file.fault.iter().map(|failure| unreadable(name, failure)));
                 if file.program.is_some() {
                     checks.extend(file.refused.iter().map(|error| refused(name, &path, error)));
                 }
             }
-            Err(failure) => {
-                let check = Check::new("host", Level::Warn, format!("{name}: {failure}"));
-                checks.push(check.with_fix("correct the file"));
-            }
+            Err(failure) => checks.push(unreadable(name, &failure)),
         }
     }
     checks
+}
+
+/// Reports a file that no command can read.
+fn unreadable(host: &str, failure: &Failure) -> Check {
+    Check::new("host", Level::Warn, format!("{host}: {failure}")).with_fix("correct the file")
 }
 
 /// Reports files that no command changes, and from which a host starts servers.

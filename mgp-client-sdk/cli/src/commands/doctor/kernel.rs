@@ -4,6 +4,7 @@ use std::net::TcpListener;
 
 use mgp_client_sdk::Client;
 use mgp_discovery::{Config, KernelConfig, Sources, named_variables};
+use mgp_lifecycle::RestartLimitExceeded;
 use mgp_types::method::{KernelInfo, KernelServers, KernelTools, KernelWebhooks};
 use mgp_types::mgp::{
     KernelInfoParams, KernelInfoResult, KernelServer, KernelServersParams, KernelTool,
@@ -55,7 +56,8 @@ impl KernelState {
             fix = own.unwrap_or(fix);
         }
         let mut check = Check::new("server", Level::Warn, what);
-        check.fix = Some(fix.to_owned()).filter(|fix| !fix.is_empty());
+        let fix = Some(fix.to_owned()).filter(|fix| !fix.is_empty());
+        check.fix = fix.or_else(|| restart_fix(server));
         Some(check.for_server(id))
     }
 
@@ -140,9 +142,23 @@ fn check_running(server: &KernelServer) -> Option<Check> {
     let fix = if server.source == "registered" {
         format!("`mgp approvals ls` shows whether it waits; `mgp servers rm {id}` removes it")
     } else {
-        own.unwrap_or(VARIABLES_FIX).to_owned()
+        own.map(str::to_owned)
+            .or_else(|| restart_fix(server))
+            .unwrap_or_else(|| VARIABLES_FIX.to_owned())
     };
     Some(Check::new("server", Level::Warn, what).with_fix(fix).for_server(id))
+}
+
+/// Returns the remedy for a server that failed so often that the kernel does not start it again by itself.
+fn restart_fix(server: &KernelServer) -> Option<String> {
+    let has_given_up =
+        server.error.as_ref().is_some_and(|error| error.starts_with(RestartLimitExceeded::WORD));
+    has_given_up.then(|| {
+        let id = &server.id;
+        format!(
+            "`mgp servers restart {id}` starts it again; if it fails as before: {VARIABLES_FIX}"
+        )
+    })
 }
 
 /// Returns an error of the kernel that this shell does not have, and its remedy if the variables of the kernel are the
@@ -254,6 +270,21 @@ mod tests {
         };
         assert!(fix("registered").contains("`mgp servers rm made`"));
         assert_eq!(fix("servers.toml"), VARIABLES_FIX);
+    }
+
+    #[test]
+    fn a_server_that_failed_too_often_gets_the_command_that_starts_it_again() {
+        let trust = TrustLevel::Standard;
+        let mut server =
+            KernelServer::new("c7", ServerState::Error, "python3", trust, 0_u64, "servers.toml");
+        server.error = Some("restart_limit_exceeded: 5 restarts within 300s; it ended".to_owned());
+        let running = check_running(&server).unwrap();
+        server.lacks = Some("it does not start".to_owned());
+        let state = KernelState { servers: vec![server], ..KernelState::default() };
+        for check in [running, state.check_server("c7").unwrap()] {
+            let fix = check.fix.unwrap();
+            assert!(fix.starts_with("`mgp servers restart c7` starts it again"), "{fix}");
+        }
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Withholds the tools that rules in the settings of Claude Code deny.
+//! Withholds the tools that rules in files beside a host's file deny: in other settings, and policies of Gemini CLI.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -7,17 +7,23 @@ use mgp_discovery::import::{Host, Import};
 
 use super::read_text;
 use crate::exit::CliResult;
-use crate::hosts::{claude_project_settings, claude_settings};
+use crate::hosts::{claude_project_settings, gemini_policies, other_settings};
 
 /// Returns the servers in a host's file without the tools that settings beside the file deny. The settings of a project
 /// hold for the servers that `~/.claude.json` has for it.
 pub(super) fn without_denied(mut import: Import, file: &Path) -> CliResult<Import> {
+    // A host does not apply files that it cannot read either.
+    let others = other_settings(import.host, file)?;
+    for settings in others.iter().filter_map(|file| read_text(file).ok()) {
+        import.withhold(None, &settings);
+    }
+    if import.host == Host::GeminiCli {
+        for policy in gemini_policies()?.iter().filter_map(|file| read_text(file).ok()) {
+            import.withhold_policy(&policy);
+        }
+    }
     if import.host != Host::ClaudeCode {
         return Ok(import);
-    }
-    // Claude Code does not apply settings that it cannot read either.
-    for settings in claude_settings(file)?.iter().filter_map(|file| read_text(file).ok()) {
-        import.withhold(None, &settings);
     }
     let projects: BTreeSet<String> =
         import.servers.iter().filter_map(|server| server.project.clone()).collect();

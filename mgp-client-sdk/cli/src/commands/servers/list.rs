@@ -94,26 +94,32 @@ fn render_server(server: &KernelServer, out: &mut Output) {
     }
 }
 
-fn state_cell(server: &KernelServer) -> Cell {
+/// Returns the state that people read. If each agent has an instance of its own, the status of the server is that of
+/// the instance from which the tools are read, so the instances of the agents count, too.
+fn shown_state(server: &KernelServer) -> &ServerState {
     let is_resting = matches!(server.status, ServerState::Registered | ServerState::Disconnected);
-    // If each agent has an instance of its own, `status` is that of the instance from which the tools are read, so
-    // count the agents' instances, too.
     let has_instances = is_resting && server.instances.is_some_and(|instances| instances > 0);
-    let connected = ServerState::Connected;
-    let state = if has_instances { &connected } else { &server.status };
-    let color = match state {
+    if has_instances { &ServerState::Connected } else { &server.status }
+}
+
+/// Returns the word for the state of a server, in the table and in the console.
+pub(crate) fn state_word(server: &KernelServer) -> &str {
+    match shown_state(server) {
+        // Shown as `idle`, because people would confuse `registered` with a server that was registered at run time.
+        ServerState::Registered => "idle",
+        state => state.as_str(),
+    }
+}
+
+fn state_cell(server: &KernelServer) -> Cell {
+    let color = match shown_state(server) {
         state if state.as_str() == DISABLED => Color::Dim,
         ServerState::Connected => Color::Green,
         ServerState::Error => Color::Red,
         ServerState::Registered | ServerState::Disconnected => Color::Dim,
         _ => Color::Yellow,
     };
-    let word = match state {
-        // Shown as `idle`, because people would confuse `registered` with a server that was registered at run time.
-        ServerState::Registered => "idle",
-        state => state.as_str(),
-    };
-    Cell::from(word).color(color)
+    Cell::from(state_word(server)).color(color)
 }
 
 /// Lists all servers of the kernel, or shows one server in full.

@@ -1,5 +1,7 @@
 //! Chooses the agent whose view a command shows if the command line names no agent.
 
+use std::collections::BTreeSet;
+
 use mgp_types::store::Store;
 
 use crate::args::Global;
@@ -8,36 +10,42 @@ use crate::exit::{CliResult, Failure};
 use crate::socket_hello::DEFAULT_AGENT;
 use crate::state;
 
+/// The entry that applies to every agent.
+const EVERY_AGENT: &str = "*";
+
 /// The maximum number of agents that a command considers.
 const MAX_AGENTS: usize = 64;
 
-/// Returns the named agent. If none is named, returns `default`, or the first agent with access if `default` has none:
-/// after `mgp setup`, only the agents of hosts have access.
+/// Returns the named agent. If none is named, returns `default`, or, if `default` has no access entry, the first agent
+/// with one: after `mgp setup`, only the agents of hosts have access.
 pub(super) async fn viewed_agent(global: &Global, named: Option<&str>) -> CliResult<String> {
     if let Some(agent) = named {
         return Ok(agent.to_owned());
     }
-    let agents = named_in_access(global).await?;
-    let is_default = agents.iter().any(|agent| agent == DEFAULT_AGENT);
-    let first = agents.into_iter().next().filter(|_| !is_default);
+    let agents = named_in(&state::db(global).await?).await?;
+    let is_default = agents.iter().any(|agent| agent == DEFAULT_AGENT || agent == EVERY_AGENT);
+    let first = agents.into_iter().find(|agent| is_agent(agent)).filter(|_| !is_default);
     Ok(first.unwrap_or_else(|| DEFAULT_AGENT.to_owned()))
 }
 
 /// Returns the agents with an access entry of their own, except `default`.
 pub(super) async fn agents_with_access(global: &Global) -> CliResult<Vec<String>> {
-    let mut agents = named_in_access(global).await?;
+    let mut agents = agents_in_access(&state::db(global).await?).await?;
     agents.retain(|agent| agent != DEFAULT_AGENT);
     agents.truncate(MAX_AGENTS);
     Ok(agents)
 }
 
-async fn named_in_access(global: &Global) -> CliResult<Vec<String>> {
-    agents_in_access(&state::db(global).await?).await
-}
-
 /// Returns the agents with an access entry of their own in a store.
 pub(in crate::commands) async fn agents_in_access(store: &dyn Store) -> CliResult<Vec<String>> {
+    Ok(named_in(store).await?.into_iter().filter(|agent| is_agent(agent)).collect())
+}
+
+async fn named_in(store: &dyn Store) -> CliResult<BTreeSet<String>> {
     let named = mgp_security::Access::named_in(store, backend::operator().tenant()).await;
-    let named = named.map_err(|error| Failure::failed(error.to_string()))?.into_iter();
-    Ok(named.filter(|agent| *agent != "*" && !agent.starts_with("group:")).collect())
+    named.map_err(|error| Failure::failed(error.to_string()))
+}
+
+fn is_agent(named: &str) -> bool {
+    named != EVERY_AGENT && !named.starts_with("group:")
 }

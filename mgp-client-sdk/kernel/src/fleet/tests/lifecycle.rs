@@ -543,3 +543,36 @@ async fn a_server_that_ends_when_it_is_asked_for_its_tools_has_not_started() {
     }
     kernel.stop().await;
 }
+
+/// A shell script of a server that answers each request for its tools with an empty list.
+#[cfg(unix)]
+const EMPTY: &str = r#"
+while read -r line; do
+id=$(printf %s "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
+case "$line" in
+*initialize\"*) result='{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}' ;;
+*tools/list*) result='{"tools":[]}' ;;
+*) continue ;;
+esac
+printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$result"
+done
+"#;
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_call_of_an_unknown_tool_starts_a_server_whose_first_start_failed() {
+    let folder = mgp_testkit::temp_dir();
+    let later = folder.path().join("later");
+    let text = "[[servers]]\nid = 'late'\nera = 'legacy'\ncommand = 'sh'\ncwd = 'FOLDER'\n\
+                args = ['-c', '''SCRIPT''']\n";
+    let text = text.replace("FOLDER", later.to_str().unwrap()).replace("SCRIPT", EMPTY);
+    let kernel = Kernel::builder().config(super::config(&text)).build().await.unwrap();
+    let server = kernel.0.fleet.get("late").unwrap();
+    until("it has failed", async || server.state() == ServerState::Error).await;
+    until("nothing waits for it", async || !server.lists_may_be_outdated()).await;
+    std::fs::create_dir(&later).unwrap();
+    // A call of an unknown tool runs this `sync`.
+    server.sync(server.start_timeout()).await;
+    assert_eq!(server.state(), ServerState::Connected);
+    kernel.stop().await;
+}

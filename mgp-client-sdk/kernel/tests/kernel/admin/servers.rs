@@ -6,12 +6,14 @@ use std::time::Duration;
 
 use mgp_security::AuditQuery;
 use mgp_types::method::{
-    KernelAudit, KernelEvents, KernelInfo, KernelReload, KernelServers, KernelServersDrain,
-    KernelServersLogs, KernelServersRestart, KernelServersStart, KernelServersStop, KernelStop,
+    KernelAudit, KernelEvents, KernelExplain, KernelInfo, KernelReload, KernelServers,
+    KernelServersDrain, KernelServersLogs, KernelServersRestart, KernelServersStart,
+    KernelServersStop, KernelStop,
 };
 use mgp_types::mgp::{
-    KernelAuditParams, KernelEventsParams, KernelInfoParams, KernelReloadParams,
-    KernelServerLogsParams, KernelServerParams, KernelServersParams, KernelStopParams, ServerState,
+    ExplainedOutcome, KernelAuditParams, KernelEventsParams, KernelExplainParams, KernelInfoParams,
+    KernelReloadParams, KernelServerLogsParams, KernelServerParams, KernelServersParams,
+    KernelStopParams, ServerState,
 };
 
 use super::world::World;
@@ -90,6 +92,10 @@ async fn a_kernel_whose_audit_log_is_closed_can_be_stopped_but_not_changed() {
     world.kernel.governance().log().cloned().unwrap().close().await.unwrap();
     let reload = operator.request::<KernelReload>(&KernelReloadParams::new()).await;
     assert!(reload.unwrap_err().to_string().contains("the audit log is closed"));
+    let explain = KernelExplainParams::new("ada", "clock.now");
+    let explained = operator.request::<KernelExplain>(&explain).await.unwrap();
+    assert_eq!(explained.outcome, ExplainedOutcome::Refuse, "{explained:?}");
+    assert!(explained.reason.unwrap().contains("so every call is refused"));
     assert!(operator.request::<KernelStop>(&KernelStopParams::new()).await.unwrap().accepted);
     assert_eq!(world.kernel.stop_requested().await, None);
 }

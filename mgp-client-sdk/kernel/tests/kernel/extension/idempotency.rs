@@ -19,8 +19,8 @@ use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
 use crate::route::world::{
-    PAIRS, build_with_tools, config_of, host, host_of, kernel_with, limit_era, open,
-    recorded_calls, until, wait_for_tools,
+    Guest, PAIRS, answering, build_with_tools, config_of, host, host_of, kernel_with, limit_era,
+    open, recorded_calls, until, wait_for_tools,
 };
 
 /// A server for the tests in `matrix.rs`: its tool `list` runs once per idempotency key.
@@ -113,6 +113,27 @@ async fn a_key_runs_once_in_each_pair_of_eras() {
         // Keys belong to agents, so a call of another agent with the same key runs.
         let other = payer(&kernel, "bob", above).await;
         assert_eq!(pay(&other, "k", "ann").await.unwrap().to_text(), "paid ann in run 3");
+    }
+}
+
+#[tokio::test]
+async fn the_result_of_a_call_that_asked_has_the_members_of_its_key() {
+    for above in [Era::Legacy, Era::Modern] {
+        let kernel = kernel_of(|| {
+            let pay = Tool::new("pay", "Asks who is paid", |cx: Context| async move {
+                let guest = cx.elicit::<Guest>("Who is paid?").await?.accepted();
+                Ok::<_, RpcError>(guest.map_or_else(String::new, |guest| guest.name))
+            });
+            limit_era(Server::new("shop", "1").tool(pay), Era::Legacy)
+        })
+        .await;
+        let client = answering(above).extension(Extension::Idempotency);
+        let client = host(&kernel, "ada", client).await;
+        let key = IdempotencyKey("k".to_owned());
+        let first = client.call("pay").with(&key).await.unwrap();
+        assert_eq!(first.to_text(), "Ann", "{above:?}");
+        assert!(!was_replay(&first), "{above:?}");
+        assert!(was_replay(&client.call("pay").with(&key).await.unwrap()), "{above:?}");
     }
 }
 

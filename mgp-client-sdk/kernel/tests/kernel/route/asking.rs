@@ -7,6 +7,7 @@ use std::time::Duration;
 use mgp_client_sdk::{Client, ToolResult};
 use mgp_discovery::{Config, Isolation};
 use mgp_kernel::Kernel;
+use mgp_security::PermissionChange;
 use mgp_server_sdk::Resource;
 use mgp_server_sdk::prelude::*;
 use mgp_server_sdk::{ContextExt, Prompt, UrlElicited};
@@ -17,12 +18,14 @@ use mgp_types::mcp::{
     ListRootsResult, Role, Root, TaskSupport,
 };
 use mgp_types::method::{self, Request, RootsList, RootsListChanged, ToolsCall};
-use mgp_types::service::{Call, CallerRequest, Method, Params, Reply, Router};
+use mgp_types::mgp::{AccessGrantParams, ApprovalPolicy, Permission};
+use mgp_types::service::{Call, CallerRequest, Method, Params, Principal, Reply, Router};
 use serde_json::{Value, json};
+use tokio::sync::Notify;
 
 use super::world::{
-    Guest, NO_ARGUMENTS, PAIRS, answering, build, build_with_tools, config_of, host, host_of,
-    kernel_with, limit_era, open, raw_peer, until, wait_for_tools,
+    Guest, NO_ARGUMENTS, NotifyOnDrop, PAIRS, answering, build, build_with_tools, config_of, host,
+    host_of, kernel_with, limit_era, open, raw_peer, until, wait_for_tools,
 };
 
 fn curious(era: Era) -> Server {
@@ -203,6 +206,79 @@ async fn a_caller_that_offers_forms_only_gets_no_url() {
             Err(error) => error.to_string(),
         };
         assert!(text.contains("url"), "{above:?} {below:?}: {text}");
+    }
+}
+
+#[tokio::test]
+async fn a_call_whose_caller_loses_its_access_or_permission_during_a_question_does_not_go_on() {
+    for (isolation, loses, expected) in [
+        (Isolation::Shared, "access", ErrorCode::ACCESS_DENIED),
+        (Isolation::PerAgent, "access", ErrorCode::ACCESS_DENIED),
+        (Isolation::Shared, "permission", ErrorCode::PERMISSION_DENIED),
+    ] {
+        let (ended, answers) = (Arc::new(Notify::new()), Arc::new(AtomicUsize::new(0)));
+        let (notify, counts) = (Arc::clone(&ended), Arc::clone(&answers));
+        let server = move || {
+            let (notify, counts) = (Arc::clone(&notify), Arc::clone(&counts));
+            let form = Tool::new("form", "Asks", move |cx: Context| {
+                let (end, counts) = (NotifyOnDrop(Arc::clone(&notify)), Arc::clone(&counts));
+                async move {
+                    let _end = end;
+                    let _ = cx.elicit::<Guest>("Who comes?").await?;
+                    counts.fetch_add(1, Ordering::SeqCst);
+                    Ok::<_, RpcError>("done")
+                }
+            });
+            limit_era(Server::new("c", "1").tool(form), Era::Legacy)
+        };
+        let mut mgp = open(&TOOLS);
+        mgp.isolation = isolation;
+        if loses == "permission" {
+            mgp.permissions_required = vec![Permission::Camera];
+            mgp.permission_policy = Some(ApprovalPolicy::AutoApprove);
+        }
+        let kernel = kernel_with("c", mgp, 1, server).await;
+        let governance = kernel.governance().clone();
+        let builder = host_of(Era::Modern).on_elicitation(move |question: ElicitParams| {
+            let governance = governance.clone();
+            async move {
+                let operator = Principal::local().operator();
+                if loses == "access" {
+                    let entry = AccessGrantParams::deny("ann", "c");
+                    governance.access().grant(&operator, entry).await.unwrap();
+                } else {
+                    let change = PermissionChange::of("c", [Permission::Camera]);
+                    governance.permissions().deny(&operator, change).await.unwrap();
+                }
+                question.accept_with(&json!({ "name": "Ann" }))
+            }
+        });
+        let host = host(&kernel, "ann", builder).await;
+        let refused = host.call("form").await.unwrap_err();
+        assert_eq!(refused.code(), expected, "{isolation:?} {loses}: {refused}");
+        ended.notified().await;
+        assert_eq!(answers.load(Ordering::SeqCst), 0, "{isolation:?} {loses}");
+        kernel.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_refused_page_is_a_fault_of_the_modern_server_that_asked_for_it() {
+    let server = || {
+        let page = Tool::new("page", "Shows", |cx: Context| async move {
+            cx.elicit_url("Sign in", "http://example.com/x").id("page-1").await?;
+            Ok::<_, RpcError>("visited")
+        });
+        limit_era(Server::new("c", "1").tool(page), Era::Modern)
+    };
+    let kernel = kernel_with("c", open(&["page"]), 1, server).await;
+    for above in [Era::Legacy, Era::Modern] {
+        let builder = host_of(above)
+            .on_url_elicitation(|_| async { Ok(ElicitResult::new(ElicitAction::Accept)) });
+        let host = host(&kernel, "ann", builder).await;
+        let refused = host.call("page").await.unwrap_err();
+        assert_eq!(refused.code(), ErrorCode::UPSTREAM_ERROR, "{above:?}: {refused}");
+        assert!(refused.to_string().contains("not on this machine"), "{above:?}: {refused}");
     }
 }
 

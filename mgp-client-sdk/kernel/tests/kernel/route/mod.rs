@@ -11,6 +11,7 @@ mod hops;
 mod lists;
 mod members;
 mod portable_names;
+mod refused_questions;
 mod skills_apps;
 mod structured;
 mod system_tools;

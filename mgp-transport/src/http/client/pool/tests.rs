@@ -303,6 +303,35 @@ async fn a_connection_that_its_server_is_about_to_close_is_not_used() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_connection_is_not_used_when_it_is_as_old_as_one_that_the_server_closed() {
+    let (pool, mut dialled) = pair(8, IDLE);
+    let first = served(&pool, &mut dialled).await;
+    advance(Duration::from_secs(5)).await;
+    drop(first);
+    run_tasks().await;
+    let mut second = served(&pool, &mut dialled).await;
+    advance(Duration::from_secs(3)).await;
+    repeated(&pool, &mut second).await;
+    // The server would close the connection within half a second.
+    advance(Duration::from_millis(4500)).await;
+    let _third = served(&pool, &mut dialled).await;
+    assert!(is_closed(&mut second).await);
+    // The close may have had another cause, so its time does not hold for good.
+    advance(LEARNED_TTL).await;
+    let _fourth = served(&pool, &mut dialled).await;
+    assert_eq!(pool.idle.state.lock().connections[0].timeout, IDLE);
+
+    // A close after a shorter time, e.g. at the restart of a server, sets no limit.
+    let (pool, mut dialled) = pair(8, IDLE);
+    let first = served(&pool, &mut dialled).await;
+    advance(Duration::from_secs(1)).await;
+    drop(first);
+    run_tasks().await;
+    let _second = served(&pool, &mut dialled).await;
+    assert_eq!(pool.idle.state.lock().connections[0].timeout, IDLE);
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_connection_that_expires_first_is_closed_first() {
     let (pool, mut dialled) = pair(8, IDLE);
     let mut all = Vec::new();

@@ -1,0 +1,80 @@
+//! Scripts of a shell: several commands, with variables and pipelines.
+
+use super::{
+    argv::{Refusal, plain_name},
+    frame::{Frame, Stdin},
+    lex::{Grammar, Word, assignment, read},
+    paths::{is_secret, is_system},
+    variables::Variables,
+};
+use crate::hidden::hidden;
+use crate::words::Words;
+
+/// Programs that send what they read to another machine.
+static SENDERS: Words = Words::new(
+    "\
+    curl wget http https xh xhs httpie lwp-request nc ncat netcat telnet socat openssl websocat wscat \
+    mail mailx s-nail sendmail msmtp mutt swaks ssh ftp lftp tftp smbclient aws gsutil gcloud rclone mc",
+);
+
+/// Programs that print files which they are given.
+static PRINTERS: Words = Words::new(
+    "\
+    cat tac nl head tail grep egrep fgrep rg sed awk gawk base64 base32 xxd od hexdump strings sort uniq \
+    cut paste rev gzip zstd xz bzip2 tar zip jq yq gpg",
+);
+
+/// Checks each command of a script with `judge`. Redirections are allowed to write to files of the project, but not to
+/// system files.
+pub(super) fn script(
+    text: &str,
+    judge: impl Fn(&[Word], Frame<'_>) -> Result<(), Refusal>,
+) -> Result<(), Refusal> {
+    if let Some(c) = hidden(text, true) {
+        return Err(format!("the control character U+{:04X}", u32::from(c)));
+    }
+    let mut variables = Variables::default();
+    let mut has_secrets = false;
+    for simple in read(&text.replace("\r\n", "\n"), Grammar::Script)? {
+        if let Some(target) =
+            simple.writes.iter().find(|word| word.expands || is_system(&word.text))
+        {
+            return Err(format!("a redirection to `{}`", target.text));
+        }
+        let frame = Frame::new(simple.stdin);
+        judge(&simple.words, frame)?;
+        let forms = variables.forms(&simple.words)?;
+        forms.iter().try_for_each(|words| judge(words, frame))?;
+        let reads_file = matches!(simple.stdin, Stdin::File) && !simple.is_piped;
+        let input = reads_file && simple.writes.iter().any(|word| is_secret(&word.text));
+        has_secrets = has_secrets && simple.is_piped || input;
+        let forms = if forms.is_empty() { vec![simple.words.clone()] } else { forms };
+        let sends = |words: &Vec<Word>| name_of(words).is_some_and(|name| SENDERS.has(&name));
+        if has_secrets && forms.iter().any(sends) {
+            return Err("a pipeline sends keys, passwords or the environment".to_owned());
+        }
+        has_secrets |= forms.iter().any(|words| prints_secrets(words));
+        variables.keep_set(&simple.words, simple.is_sure)?;
+        variables.keep_last(&forms, simple.is_sure);
+    }
+    Ok(())
+}
+
+/// Returns the name of the program of a command, without variables that are set for it.
+fn name_of(words: &[Word]) -> Option<String> {
+    let command = words.iter().find(|word| assignment(word).is_none())?;
+    command.text.rsplit('/').next().map(plain_name)
+}
+
+/// Returns whether a command prints a file with secrets, or the environment.
+fn prints_secrets(words: &[Word]) -> bool {
+    let Some(name) = name_of(words) else { return false };
+    let own = words.iter().take_while(|word| assignment(word).is_some()).count();
+    let mut arguments = words.iter().skip(own + 1).map(|word| word.text.as_str());
+    match name.as_str() {
+        "env" | "printenv" | "set" | "export" => {
+            arguments.all(|argument| argument.starts_with('-'))
+        }
+        name => PRINTERS.has(name) && arguments.any(is_secret),
+    }
+}
