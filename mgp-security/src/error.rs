@@ -190,6 +190,7 @@ impl From<Refusal> for RpcError {
                 RefusalKind::Unwritten(error) => code_of_change(error),
             },
             Refusal::Definition(_) => ErrorCode::TOOL_DISABLED,
+            Refusal::Decision(DecisionRefused::Rejected { .. }) => ErrorCode::INVALID_PARAMS,
             Refusal::Decision(_) => ErrorCode::RESOURCE_NOT_FOUND,
             // The server might answer again soon, so the client can retry.
             Refusal::Unlisted { .. } => ErrorCode::SERVER_NOT_READY,

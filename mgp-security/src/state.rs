@@ -246,7 +246,11 @@ impl<S: Snapshot> State<S> {
         writes: Writes<S::Entry>,
         events: Vec<AuditEvent>,
     ) -> Result<u64, ChangeError> {
-        let mut change = Change::new();
+        self.commit(Self::with_writes(Change::new(), writes)?, events).await
+    }
+
+    /// Adds writes to a change.
+    fn with_writes(mut change: Change, writes: Writes<S::Entry>) -> Result<Change, ChangeError> {
         for (key, entry) in writes {
             change = match entry {
                 Some(entry) => {
@@ -255,7 +259,7 @@ impl<S: Snapshot> State<S> {
                 None => change.remove(S::SPACE, key),
             };
         }
-        self.commit(change, events).await
+        Ok(change)
     }
 
     /// Commits a change of this space, with its audit events.

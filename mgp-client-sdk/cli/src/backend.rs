@@ -214,8 +214,9 @@ impl Backend {
             Self::Folder(governance, _) => {
                 let term = ApprovalTerm::parse(params.term.as_deref(), params.until.clone())?;
                 let because = params.because.as_deref();
-                let place = Some(AnswerPlace::Terminal);
-                governance.approve_request(&operator(), &params.id, &term, because, place).await?;
+                let (place, expected) = (Some(AnswerPlace::Terminal), params.expected.as_deref());
+                let (by, id) = (operator(), &params.id);
+                governance.approve_request(&by, id, &term, because, place, expected).await?;
                 Ok(Approved { status: "approved".to_owned(), message: None })
             }
         }
@@ -228,8 +229,9 @@ impl Backend {
             }
             Self::Folder(governance, _) => {
                 let because = params.because.as_deref();
-                let place = Some(AnswerPlace::Terminal);
-                governance.deny_request(&operator(), &params.id, because, place).await?;
+                let (place, expected) = (Some(AnswerPlace::Terminal), params.expected.as_deref());
+                let (by, id) = (operator(), &params.id);
+                governance.deny_request(&by, id, because, place, expected).await?;
             }
         }
         Ok(())

@@ -200,6 +200,10 @@ async fn serve(options: Options) -> CliResult {
     };
     let started = async {
         let lock = lock_folder(&options.folder, is_shared).await?;
+        // With the lock, no other kernel of this folder has a ready file.
+        if let Some(file) = &options.ready_file {
+            ReadyFile::remove_old(file);
+        }
         Ok((start(options).await?, lock))
     };
     let started: CliResult<_> = started.await;

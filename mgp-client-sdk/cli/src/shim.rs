@@ -85,6 +85,9 @@ fn set_up<'a>(
     let socket = socket::path_in(&folder);
     let (config, linger) = (serve.config.as_deref(), serve.linger);
     let connector = Connector { folder, socket, config, linger, hello: Hello::shim(agent).line() };
+    if let Some(file) = &serve.ready_file {
+        ReadyFile::remove_old(file);
+    }
     let (stream, reply) = connector.connect_or_start(START_TIMEOUT)?;
     let ready_file = connector.write_ready_file(serve, &reply)?;
     Ok((connector, stream, reply, ready_file))

@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use mgp_transport::http::AcceptFailures;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
@@ -86,12 +87,13 @@ impl LocalSocket {
         let agents = Arc::new(Semaphore::new(MAX_AGENT_CONNECTIONS));
         let silent = SilentConnections::default();
         let reply = Arc::new(reply.clone());
+        let mut failures = AcceptFailures::default();
         loop {
             let stream = tokio::select! {
                 accepted = self.listener.accept() => match accepted {
                     Ok(stream) => stream,
                     Err(error) => {
-                        tracing::warn!(%error, "accept failed");
+                        failures.log(&error);
                         sleep(ACCEPT_RETRY_DELAY).await;
                         continue;
                     }

@@ -51,25 +51,67 @@ impl Definitions {
         fingerprint: &Sha256Hash,
         justification: Option<&str>,
     ) -> Result<(), Refusal> {
+        self.approve_held(by, server, tool, fingerprint, justification, true).await
+    }
+
+    /// Approves the waiting definition of a tool as [`approve`](Self::approve) does, but not a rejected one, so that an
+    /// operator who saw it waiting does not overturn the rejection by another operator.
+    ///
+    /// # Errors
+    /// As [`approve`](Self::approve), and if an operator has rejected the definition.
+    ///
+    /// # Cancel safety
+    /// As [`approve`](Self::approve).
+    pub async fn approve_waiting(
+        &self,
+        by: &Principal,
+        server: &ServerId,
+        tool: &str,
+        fingerprint: &Sha256Hash,
+        justification: Option<&str>,
+    ) -> Result<(), Refusal> {
+        self.approve_held(by, server, tool, fingerprint, justification, false).await
+    }
+
+    async fn approve_held(
+        &self,
+        by: &Principal,
+        server: &ServerId,
+        tool: &str,
+        fingerprint: &Sha256Hash,
+        justification: Option<&str>,
+        accepts_rejected: bool,
+    ) -> Result<(), Refusal> {
         self.authorise(by, server, "approve_definition").await?;
-        let (held, pair) = self.held(server, tool, fingerprint)?;
-        let pin = Pin {
-            kind: PinKind::Pinned,
-            findings: Vec::<Finding>::new(),
-            by: Some(by.name().to_owned()),
-            at: Timestamp::now(),
-            ..Pin::clone(&held)
-        };
-        let before = pair.pinned.as_ref().map(|pin| pin.fingerprint.as_str());
-        let event = Event::definition_approved(by, server, tool, fingerprint)
-            .before(&before)
-            .justification(justification);
         // A waiting definition and a rejected one have the same key.
         let held_key = Pin::key(server.as_str(), tool, PinKind::Waiting);
         let pin_key = Pin::key(server.as_str(), tool, PinKind::Pinned);
-        let writes = vec![(pin_key, Some(pin)), (held_key, None)];
-        self.0.pins.write(writes, vec![event.build()]).await?;
-        Ok(())
+        for _ in 0..MAX_ATTEMPTS {
+            let (held, pair) = self.held(server, tool, fingerprint)?;
+            if held.kind == PinKind::Rejected && !accepts_rejected {
+                let by = held.by.clone().unwrap_or_else(|| "an operator".to_owned());
+                return Err(DecisionRefused::Rejected { tool: tool.to_owned(), by }.into());
+            }
+            let pin = Pin {
+                kind: PinKind::Pinned,
+                findings: Vec::<Finding>::new(),
+                by: Some(by.name().to_owned()),
+                at: Timestamp::now(),
+                ..Pin::clone(&held)
+            };
+            let before = pair.pinned.as_ref().map(|pin| pin.fingerprint.as_str());
+            let event = Event::definition_approved(by, server, tool, fingerprint)
+                .before(&before)
+                .justification(justification);
+            let writes = vec![(pin_key.clone(), Some(pin)), (held_key.clone(), None)];
+            // Store the approval only if the held definition is still the same: another operator might have rejected it
+            // meanwhile, or the server might have listed another one.
+            let (read, events) = ((held_key.as_str(), &held), vec![event.build()]);
+            if self.0.pins.write_unless_changed(read, writes, events).await? {
+                return Ok(());
+            }
+        }
+        Err(ChangeError::Store(StoreError::Busy("others change the same definition")).into())
     }
 
     /// Rejects the waiting definition of a tool, if it has the given fingerprint. The definition no longer waits, and

@@ -184,6 +184,14 @@ pub enum DecisionRefused {
         /// The fingerprint of the definition that waits now.
         waiting: String,
     },
+    /// The operator approved a waiting definition, but another operator has rejected it.
+    #[error("the definition of `{tool}` is rejected already, by {by}")]
+    Rejected {
+        /// The tool about which the operator decided.
+        tool: String,
+        /// The operator who rejected the definition.
+        by: String,
+    },
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ use crate::{DefinitionLayer, Policies, ServerPolicy};
 
 mod checks;
 mod entering;
+mod several_operators;
 mod telling;
 mod unlisted;
 

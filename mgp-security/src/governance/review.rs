@@ -51,8 +51,11 @@ impl Governance {
     /// Approves a request of the inbox, and records where the operator answered. If the request is about permissions of
     /// a server, these permissions are approved as well, whether or not a call still waits for the answer.
     ///
+    /// `expected` is the state that the operator saw, as in [`Inbox::expecting`](crate::Inbox::expecting).
+    ///
     /// # Errors
-    /// As [`Inbox::approve_for`](crate::Inbox::approve_for), and if the permissions cannot be approved.
+    /// As [`Inbox::approve_for`](crate::Inbox::approve_for); −32602 if the request has another state than expected; and
+    /// if the permissions cannot be approved.
     ///
     /// # Cancel safety
     /// The decision may or may not be made.
@@ -63,15 +66,16 @@ impl Governance {
         term: &ApprovalTerm,
         because: Option<&str>,
         place: Option<AnswerPlace>,
+        expected: Option<&str>,
     ) -> Result<ApprovalRequest, RpcError> {
-        let inbox = self.inbox_or_error()?.answered_at(place);
+        let inbox = self.inbox_or_error()?.answered_at(place).expecting(expected);
         let request = inbox.approve_for(by, id, term, because).await?;
         self.keep_answer(by, &request, ApprovalDecision::Approved).await?;
         Ok(request)
     }
 
     /// Denies a request of the inbox, and records where the operator answered. If the request is about permissions of a
-    /// server, these permissions are denied as well.
+    /// server, these permissions are denied as well. `expected` is as in [`approve_request`](Self::approve_request).
     ///
     /// # Errors
     /// As [`approve_request`](Self::approve_request).
@@ -84,8 +88,9 @@ impl Governance {
         id: &str,
         because: Option<&str>,
         place: Option<AnswerPlace>,
+        expected: Option<&str>,
     ) -> Result<ApprovalRequest, RpcError> {
-        let inbox = self.inbox_or_error()?.answered_at(place);
+        let inbox = self.inbox_or_error()?.answered_at(place).expecting(expected);
         let request = inbox.deny(by, id, because).await?;
         self.keep_answer(by, &request, ApprovalDecision::Denied).await?;
         Ok(request)

@@ -6,7 +6,7 @@ use mgp_types::Payload;
 use mgp_types::mgp::AuditEvent;
 use mgp_types::store::{Change, StoreError, with_timeout};
 
-use super::{ChangeError, Snapshot, State};
+use super::{ChangeError, Snapshot, State, Writes};
 
 /// The key of an entry, the entry as a decision read it from the snapshot, and the entry that replaces it.
 pub(crate) type Replacement<E> = (String, Arc<E>, E);
@@ -31,6 +31,31 @@ impl<S: Snapshot> State<S> {
             change = change.expect_revision(S::SPACE, &key, Some(revision));
             change = change.put(S::SPACE, key, after);
         }
+        self.commit_unless_changed(change, events).await
+    }
+
+    /// Writes entries together with their audit events, unless the entry that a decision read from the snapshot, and
+    /// that has this key, has been changed since. Returns `false` as [`replace`](Self::replace) does.
+    ///
+    /// # Errors
+    /// As [`commit`](Self::commit).
+    pub(crate) async fn write_unless_changed(
+        &self,
+        (key, before): (&str, &Arc<S::Entry>),
+        writes: Writes<S::Entry>,
+        events: Vec<AuditEvent>,
+    ) -> Result<bool, ChangeError> {
+        let Some(revision) = self.revision_of(key, before).await else { return Ok(false) };
+        let change = Change::new().expect_revision(S::SPACE, key, Some(revision));
+        self.commit_unless_changed(Self::with_writes(change, writes)?, events).await
+    }
+
+    /// Commits a change that expects revisions of entries; returns `false` if an entry has another revision.
+    async fn commit_unless_changed(
+        &self,
+        change: Change,
+        events: Vec<AuditEvent>,
+    ) -> Result<bool, ChangeError> {
         match self.commit(change, events).await {
             Ok(_) => Ok(true),
             Err(ChangeError::Store(StoreError::Conflict { .. })) => {

@@ -113,6 +113,20 @@ fn a_rejection_of_code_names_the_rules() {
 }
 
 #[test]
+fn the_refusal_of_code_with_a_syntax_error_names_its_place() {
+    let refused = |language: &str, code: &str| {
+        let mut rules = rules(CodeSafetyLevel::Standard);
+        rules.language = Some(language.to_owned());
+        let rejection = CodePolicy::new(&rules).check(code).expect_err("blocked");
+        serde_json::to_string(&rejection.body()).expect("JSON")
+    };
+    let python = refused("python", "x = 1\ny = (2 +)\n");
+    assert!(python.contains("cannot be parsed: line 2: "), "{python}");
+    let javascript = refused("javascript", "let x = 1;\nlet y = ;\n");
+    assert!(javascript.contains("cannot be parsed: "), "{javascript}");
+}
+
+#[test]
 fn levels_add_rules() {
     let long = "x = 1\n".repeat(20);
     for (level, code, allowed) in [

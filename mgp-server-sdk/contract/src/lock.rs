@@ -209,7 +209,9 @@ fn short(hash: Option<&str>) -> &str {
 
 impl fmt::Display for LockedPackage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {} ({})", self.name, self.version, short(Some(&self.hash)))
+        // The code that arguments name has no version if it is a single file.
+        let space = if self.version.is_empty() { "" } else { " " };
+        write!(f, "{}{space}{} ({})", self.name, self.version, short(Some(&self.hash)))
     }
 }
 
@@ -308,6 +310,8 @@ mod tests {
             ["its package changed from p 1.0.0 (a) to p 1.0.0 (b)"]
         );
         assert_eq!(before.changes_of_start(&before), Vec::<String>::new());
+        let unversioned = LockedPackage { version: String::new(), ..package("a") };
+        assert_eq!(unversioned.to_string(), "p (a)");
         let scripted = |hash: &str| LockedServer {
             script: Some(LockedPackage { kind: "file".to_owned(), ..package(hash) }),
             ..before.clone()

@@ -1,53 +1,14 @@
 //! Tests of the warnings that a server logs while it is built.
 
-use std::fmt::{Debug, Write};
-use std::sync::{Arc, Mutex};
-
 use mgp_server_sdk::prelude::*;
+use mgp_testkit::RecordedLog;
 use mgp_types::mgp::{CodeSafety, CodeSafetyLevel};
-use tracing::field::{Field, Visit};
-use tracing::span::{Attributes, Id, Record};
-use tracing::{Event, Level, Metadata, Subscriber};
-
-/// A subscriber that records warnings and errors as text.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<String>>);
-
-struct Line<'a>(&'a mut String);
-
-impl Visit for Line<'_> {
-    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        write!(self.0, "{}={value:?} ", field.name()).unwrap();
-    }
-}
-
-impl Subscriber for Log {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        *metadata.level() <= Level::WARN
-    }
-
-    fn new_span(&self, _: &Attributes<'_>) -> Id {
-        Id::from_u64(1)
-    }
-
-    fn record(&self, _: &Id, _: &Record<'_>) {}
-
-    fn record_follows_from(&self, _: &Id, _: &Id) {}
-
-    fn event(&self, event: &Event<'_>) {
-        event.record(&mut Line(&mut self.0.lock().unwrap()));
-    }
-
-    fn enter(&self, _: &Id) {}
-
-    fn exit(&self, _: &Id) {}
-}
+use tracing::Level;
 
 fn warnings_of(build: impl FnOnce() -> Server) -> String {
-    let log = Log::default();
+    let log = RecordedLog::of(Level::WARN);
     tracing::subscriber::with_default(log.clone(), || build().into_stack().unwrap());
-    let text = log.0.lock().unwrap();
-    text.clone()
+    log.lines().join("\n")
 }
 
 fn run() -> Tool {

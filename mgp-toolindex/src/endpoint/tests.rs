@@ -110,6 +110,7 @@ async fn an_empty_query_browses_and_the_number_has_a_cap() {
         (json!({}), 5),
         (json!({"query": "  "}), 5),
         (json!({"max_results": 9}), 9),
+        (json!({"max_results": 9.0}), 9),
         (json!({"max_results": 0}), 1),
         (json!({"max_results": u64::MAX}), 50),
     ] {

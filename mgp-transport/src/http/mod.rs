@@ -21,8 +21,8 @@ pub use reference::{
     ReferenceSettings, RemoteReference, digest_file,
 };
 pub use server::{
-    AnswerMode, ConnectionLimits, Cors, CorsLayer, HttpBody, HttpConfig, HttpService, Listener,
-    OpenConnections, listen,
+    AcceptFailures, AnswerMode, ConnectionLimits, Cors, CorsLayer, HttpBody, HttpConfig,
+    HttpService, Listener, OpenConnections, listen,
 };
 #[cfg(feature = "tls")]
 pub use server::{ServerTls, ServerTlsError};

@@ -4,18 +4,17 @@
 
 #![cfg(target_os = "linux")]
 
-use std::fmt::Write;
 use std::io::{self, BufRead, BufReader as StdBufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use mgp_testkit::{until, until_blocking};
+use mgp_testkit::{RecordedLog, until, until_blocking};
 use mgp_transport::{Child, ChildCommand, ChildError, ChildReader, ChildWriter, StderrLimits};
 use mgp_transport::{StdioReader, StdioWriter};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::time::{Instant, timeout};
+use tracing::Level;
 
 use mgp_testkit::program;
 
@@ -230,15 +229,15 @@ fn debug_output_shows_no_secret() {
 
 #[tokio::test]
 async fn stderr_becomes_capped_events() {
-    let log = Log::default();
+    let log = RecordedLog::of(Level::TRACE);
     let _guard = tracing::subscriber::set_default(log.clone());
     let cap = StderrLimits::default().rate(3, 1 << 20, Duration::from_hours(1));
     let (child, _reader, writer) =
         start(&zoo("flood-stderr").arg("1000").server("noisy").stderr_cap(cap));
     drop(writer);
     child.wait().await;
-    until("four events are logged", async || log.events().len() >= 4).await;
-    let events = log.events();
+    until("four events are logged", async || log.lines_of("mgp::child").len() >= 4).await;
+    let events = log.lines_of("mgp::child");
     assert_eq!(events.len(), 4, "{events:?}");
     let pid = format!("pid={}", child.pid());
     for event in &events[..3] {
@@ -320,42 +319,4 @@ fn handles_and_futures_move_between_threads() {
     let child = runtime.block_on(async { zoo("echo").spawn().unwrap() });
     moves(&child.wait());
     moves(&child.shutdown());
-}
-
-/// A subscriber that keeps the logged events.
-#[derive(Clone, Default)]
-struct Log {
-    events: Arc<Mutex<Vec<String>>>,
-}
-
-impl Log {
-    fn events(&self) -> Vec<String> {
-        self.events.lock().unwrap().clone()
-    }
-}
-
-impl tracing::Subscriber for Log {
-    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
-        metadata.target() == "mgp::child"
-    }
-
-    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
-        tracing::span::Id::from_u64(1)
-    }
-
-    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
-
-    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
-
-    fn event(&self, event: &tracing::Event<'_>) {
-        let mut text = format!("{} {}", event.metadata().level(), event.metadata().target());
-        event.record(&mut |field: &tracing::field::Field, value: &dyn std::fmt::Debug| {
-            write!(text, " {field}={value:?}").unwrap();
-        });
-        self.events.lock().unwrap().push(text);
-    }
-
-    fn enter(&self, _: &tracing::span::Id) {}
-
-    fn exit(&self, _: &tracing::span::Id) {}
 }

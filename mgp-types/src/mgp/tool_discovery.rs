@@ -114,7 +114,7 @@ record! {
         /// The search strategy.
         opt strategy: Option<SearchStrategy>,
         /// The maximum number of results.
-        opt max_results: Option<u64>,
+        opt max_results read whole: Option<u64>,
         /// The conditions that the found tools must meet.
         opt filter: Option<DiscoverToolsFilter>,
         /// The order of the tools that were found (proposal 3).

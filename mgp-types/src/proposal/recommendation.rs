@@ -52,7 +52,7 @@ record! {
         /// The need, in natural language.
         req capability_needed: String,
         /// The maximum number of recommendations.
-        opt max_results: Option<u64>,
+        opt max_results read whole: Option<u64>,
     }
 
     /// A server that could meet a need of an agent but is not connected yet. An operator decides whether to connect it.

@@ -13,6 +13,7 @@ mod net;
 mod program;
 mod random;
 mod raw_peer;
+mod recorded_log;
 mod store;
 mod until;
 
@@ -26,6 +27,7 @@ pub use net::{cutting_proxy, http_exchange};
 pub use program::{example, program};
 pub use random::Random;
 pub use raw_peer::{RawPeer, hello, modern_meta};
+pub use recorded_log::RecordedLog;
 pub use store::{FaultyStore, StoreAnswer, store_busy};
 pub use tempfile::TempDir;
 pub use until::{until, until_blocking, until_shown};

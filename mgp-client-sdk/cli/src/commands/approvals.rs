@@ -457,6 +457,7 @@ async fn answer(
         let (word, reason) = typed.split_once(char::is_whitespace).unwrap_or((&typed, ""));
         let reason = Some(reason.trim().to_owned()).filter(|reason| !reason.is_empty());
         let mut params = Decision { id: id.clone(), because: reason }.params();
+        params.expected = Some(approval.state.clone());
         let word = word.to_ascii_lowercase();
         let decided = match &*word {
             "y" | "yes" | "h" | "hour" | "a" | "always" => {
@@ -483,10 +484,8 @@ async fn answer(
             // approval again.
             Err(failure) => {
                 let now = backend.approvals(Some(&id)).await.unwrap_or_default();
-                let is_denial = matches!(&*word, "n" | "no");
-                let answer = if is_denial { Answer::Deny } else { Answer::Approve };
-                let undecided = check_undecided(now.first(), answer);
-                undecided.err().unwrap_or(failure).to_string()
+                let decided = now.first().filter(|now| now.state != approval.state);
+                decided.map_or(failure, already_decided).to_string()
             }
         };
         print_note(global, &format!("{id}: {outcome}"));

@@ -32,8 +32,11 @@ const LOG: &str = "service.log";
 /// The seconds that a kernel without an HTTP address keeps running without a host: the highest value, i.e. for ever.
 const LINGER: &str = "4294967295";
 
-/// The options of an installed service that a later install must repeat.
-const KEPT_OPTIONS: [&str; 3] = ["--http", "--config", "--state"];
+/// The options and the variable of an installed service that a later install must repeat.
+const KEPT_OPTIONS: [&str; 4] = ["--http", "--config", "--state", CONFIG_HOME];
+
+/// The variable with the folder of the user's own configuration.
+const CONFIG_HOME: &str = "XDG_CONFIG_HOME";
 
 /// The maximum time until a started service serves.
 const START_TIMEOUT: Duration = Duration::from_secs(3);
@@ -296,11 +299,14 @@ pub(crate) async fn run(global: &Global, service: &Service) -> CliResult {
     }
 }
 
-/// Fails if the installed service has an option that its new description lacks, e.g. the address that hosts use.
+/// Fails if the installed service has an option, or the variable, that its new description lacks, e.g. the address that
+/// hosts use.
 fn check_kept_options(file: &Path, new: &str) -> CliResult {
     let Ok(installed) = fs::read_to_string(file) else { return Ok(()) };
     let has = |text: &str, option: &str| {
-        text.contains(&format!("\"{option}\"")) || text.contains(&format!(">{option}<"))
+        [format!("\"{option}\""), format!("\"{option}="), format!(">{option}<")]
+            .iter()
+            .any(|written| text.contains(written))
     };
     let lost =
         KEPT_OPTIONS.into_iter().filter(|&option| has(&installed, option) && !has(new, option));
@@ -308,8 +314,12 @@ fn check_kept_options(file: &Path, new: &str) -> CliResult {
     if lost.is_empty() {
         return Ok(());
     }
+    let repeated = match *lost {
+        [CONFIG_HOME] => "set this variable as before; its value is in",
+        _ => "repeat its options, which are in",
+    };
     Err(Failure::usage(format!(
-        "the installed service has {}; repeat its options, which are in `{}`, or run `mgp service uninstall` first",
+        "the installed service has {}; {repeated} `{}`, or run `mgp service uninstall` first",
         lost.join(", "),
         file.display()
     )))
@@ -456,6 +466,10 @@ mod tests {
             fs::write(&file, &served).unwrap();
             check_kept_options(&file, &served).unwrap();
             assert!(check_kept_options(&file, &bare).is_err(), "{manager:?}");
+            let homeless = Description { config_home: None, ..service("/mgp") };
+            let refused = check_kept_options(&file, &manager.describe(&homeless)).unwrap_err();
+            let expected = "has XDG_CONFIG_HOME; set this variable as before";
+            assert!(refused.to_string().contains(expected), "{manager:?}: {refused}");
         }
     }
 

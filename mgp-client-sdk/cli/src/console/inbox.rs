@@ -4,7 +4,6 @@ use axum::Extension;
 use axum::extract::{Path, State};
 use axum::response::Response;
 use maud::{Markup, html};
-use mgp_types::Extras;
 use mgp_types::method::{
     KernelApprovalsApprove, KernelApprovalsDeny, KernelTools, KernelToolsApprove, KernelToolsReject,
 };
@@ -12,6 +11,7 @@ use mgp_types::mgp::{
     AccessGrantParams, KernelApproval, KernelApprovalDecisionParams, KernelExplainResult,
     KernelTool, KernelToolDecisionParams, KernelToolsParams, RegistrationStatus, ToolStanding,
 };
+use mgp_types::{ErrorCode, Extras};
 
 use super::card::{answers, card, facts, heading, notes, place, several, state, story_link};
 use super::form::{Form, Posted, segment};
@@ -273,7 +273,7 @@ pub(super) async fn decide(State(console): Shared, Posted(form, viewer): Posted)
     let ids: Vec<&str> = form.all("id").collect();
     let (mut done, mut failed, mut is_lasting) = (Vec::new(), Vec::new(), false);
     for id in &ids {
-        match answer(&console, &viewer, id, &form).await {
+        match answer(&viewer, id, &form).await {
             Ok(Notice::Failed(text)) => failed.push(text),
             Ok(Notice::Done(text)) => done.push(text),
             Ok(Notice::Lasting(text)) => {
@@ -315,11 +315,12 @@ fn unanswered(viewer: &Viewer) -> Notice {
 
 /// Answers one approval, and returns the decision; the kernel refuses the answer if another operator has already
 /// decided.
-async fn answer(console: &Console, viewer: &Viewer, id: &str, form: &Form) -> CliResult<Notice> {
+async fn answer(viewer: &Viewer, id: &str, form: &Form) -> CliResult<Notice> {
     let mut params = KernelApprovalDecisionParams::new(id);
     params.because = form.get("because").map(str::to_owned);
     params.via = Some("page".to_owned());
-    check_unchanged(viewer, id, form.get("seen")).await?;
+    // Send the state that the page showed, because an answer without it also takes back a denial.
+    params.expected = form.get("seen").map(str::to_owned);
     let texts = viewer.texts;
     let word = match form.text("answer") {
         "once" => texts.allowed_once,
@@ -333,41 +334,34 @@ async fn answer(console: &Console, viewer: &Viewer, id: &str, form: &Form) -> Cl
             texts.allowed_like
         }
         "deny" => {
-            let denied = deny(console, viewer, &params).await?;
+            let denied = deny(viewer, &params).await?;
             let word = match denied.kind.as_str() {
                 "call" | "registration" => texts.denied,
                 _ => texts.denied_permissions,
             };
             return Ok(Notice::Done(format!("{}: {word}", heading(viewer, &denied))));
         }
-        "never" => return deny_always(console, viewer, &params).await.map(Notice::Done),
+        "never" => return deny_always(viewer, &params).await.map(Notice::Done),
         _ => return Err(Failure::usage("choose an answer")),
     };
-    approve(console, viewer, &params, word, form.get("seen")).await
+    approve(viewer, &params, word).await
 }
 
 /// Approves a call, permissions or a server. If the kernel refuses the call although it is approved, e.g. because its
 /// agent has lost access, the notice shows that.
-///
-/// `seen` is the state that the page showed. An answer without it also takes back a denial.
 async fn approve(
-    console: &Console,
     viewer: &Viewer,
     params: &KernelApprovalDecisionParams,
     word: &str,
-    seen: Option<&str>,
 ) -> CliResult<Notice> {
     let waiting = match whole_approval(viewer, &params.id).await.unwrap_or_default() {
         Some(whole) => Some(Waiting::of_whole(viewer, whole).await),
         None => None,
     };
-    // The kernel takes back the denial of a call, so no denial may arrive between the check and the approval. The start
-    // of a registered server takes longer, and must not delay other answers.
-    let is_call = waiting.as_ref().is_some_and(|waiting| waiting.approval.kind == "call");
-    let _turn = if is_call { Some(console.answers.calls.lock().await) } else { None };
-    // Read the state again, because another operator can have decided while the rest was read.
-    check_unchanged(viewer, &params.id, seen).await?;
-    let decided = viewer.operator.client.request::<KernelApprovalsApprove>(params).await?;
+    let decided = match viewer.operator.client.request::<KernelApprovalsApprove>(params).await {
+        Ok(decided) => decided,
+        Err(error) => return Err(refused(viewer, params, error).await),
+    };
     if let (Some(RegistrationStatus::Error), Some(message)) = (&decided.status, &decided.message) {
         return Err(Failure::failed(message));
     }
@@ -387,34 +381,32 @@ async fn approve(
     })
 }
 
-/// Checks that an approval still has the state that the page showed, if it showed one. Otherwise another operator has
-/// decided since, and an answer from the page would overturn that decision or be refused.
-async fn check_unchanged(viewer: &Viewer, id: &str, seen: Option<&str>) -> CliResult {
-    let Some(seen) = seen else { return Ok(()) };
-    let now = whole_approval(viewer, id).await;
-    match now.map_err(|PageError(_, reason)| Failure::failed(reason))? {
-        Some(now) if now.state != seen => Err(already_decided(&now)),
-        Some(_) => Ok(()),
-        None => Err(Failure::failed(viewer.texts.no_longer_waits)),
+/// Returns the failure of an answer that the kernel refused. If the approval no longer has the state that the page
+/// showed, the failure names the earlier decision.
+async fn refused(
+    viewer: &Viewer,
+    params: &KernelApprovalDecisionParams,
+    error: mgp_client_sdk::Error,
+) -> Failure {
+    let is_refused = error.code() == ErrorCode::INVALID_PARAMS;
+    let Some(seen) = params.expected.as_ref().filter(|_| is_refused) else { return error.into() };
+    match whole_approval(viewer, &params.id).await {
+        Ok(Some(now)) if now.state != *seen => already_decided(&now),
+        Ok(None) => Failure::failed(viewer.texts.no_longer_waits),
+        _ => error.into(),
     }
 }
 
-async fn deny(
-    console: &Console,
-    viewer: &Viewer,
-    params: &KernelApprovalDecisionParams,
-) -> CliResult<KernelApproval> {
-    let _turn = console.answers.calls.lock().await;
-    Ok(viewer.operator.client.request::<KernelApprovalsDeny>(params).await?.approval)
+async fn deny(viewer: &Viewer, params: &KernelApprovalDecisionParams) -> CliResult<KernelApproval> {
+    match viewer.operator.client.request::<KernelApprovalsDeny>(params).await {
+        Ok(decided) => Ok(decided.approval),
+        Err(error) => Err(refused(viewer, params, error).await),
+    }
 }
 
 /// Denies a call, and also denies its agent the tool from now on.
-async fn deny_always(
-    console: &Console,
-    viewer: &Viewer,
-    params: &KernelApprovalDecisionParams,
-) -> CliResult<String> {
-    let denied = deny(console, viewer, params).await?;
+async fn deny_always(viewer: &Viewer, params: &KernelApprovalDecisionParams) -> CliResult<String> {
+    let denied = deny(viewer, params).await?;
     let (done, texts) = (heading(viewer, &denied), viewer.texts);
     let (Some(agent), Some(server), Some(tool)) = (denied.agent_id, denied.server_id, denied.tool)
     else {
@@ -440,10 +432,10 @@ pub(super) async fn decide_definitions(
     // Send the fingerprint that the page showed, so that a definition that has changed since is not approved.
     params.fingerprint = form.get("fingerprint").map(str::to_owned);
     params.because = form.get("because").map(str::to_owned);
+    // Send the standing that the page showed, so that a definition that was rejected since is not approved.
+    params.expected = form.get("seen").map(ToolStanding::from);
     let (name, texts) = (format!("{}.{}", params.server_id, params.tool), viewer.texts);
     let decided = async {
-        let _turn = console.answers.definitions.lock().await;
-        check_definition(&viewer, &name, form.get("seen")).await?;
         match form.text("answer") {
             "approve" => viewer.operator.client.request::<KernelToolsApprove>(&params).await?,
             "reject" => viewer.operator.client.request::<KernelToolsReject>(&params).await?,
@@ -455,17 +447,4 @@ pub(super) async fn decide_definitions(
     let is_approved = form.text("answer") == "approve";
     let word = if is_approved { texts.definition_approved } else { texts.definition_rejected };
     console.ended(&viewer, "/", format!("{name}: {word}"), result)
-}
-
-/// Checks that a definition still has the state that the page showed, if it showed one. Otherwise another operator has
-/// decided since, and an approval from the page would overturn a rejection.
-async fn check_definition(viewer: &Viewer, tool: &str, seen: Option<&str>) -> CliResult {
-    let Some(seen) = seen else { return Ok(()) };
-    let mut params = KernelToolsParams::new();
-    params.tool_id = Some(tool.to_owned());
-    let found = viewer.operator.client.request::<KernelTools>(&params).await?.tools;
-    if found.first().is_some_and(|tool| tool.standing.as_str() == seen) {
-        return Ok(());
-    }
-    Err(Failure::failed(format!("`{tool}`: {}", viewer.texts.no_definition)))
 }

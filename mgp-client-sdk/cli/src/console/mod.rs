@@ -54,7 +54,7 @@ use mgp_types::mgp::KernelInfoParams;
 use serde::Serialize;
 use tokio::net::TcpListener;
 use tokio::process::{Child, Command};
-use tokio::sync::{Mutex, Semaphore};
+use tokio::sync::Semaphore;
 
 use crate::args::{ConfigArg, Global};
 use crate::control;
@@ -128,15 +128,6 @@ struct Console {
     login: Login,
     /// Limits how many pages are made at the same time, because all open pages load again after a change.
     pages: Semaphore,
-    answers: Answers,
-}
-
-/// Locks that are held while an answer is checked and sent, so that of two answers at the same moment only one counts.
-/// The kernel asks the server for its tools before it answers the approval of a definition, so calls have another lock.
-#[derive(Default)]
-struct Answers {
-    calls: Mutex<()>,
-    definitions: Mutex<()>,
 }
 
 /// The settings of a console that `mgp serve --http` serves: configuration, accepted credentials and addresses.
@@ -191,8 +182,8 @@ pub(crate) async fn run(global: &Global, args: &ConsoleArgs) -> CliResult {
         );
     }
     let (shared, config) = (global.clone(), ConfigArg::default());
-    let (kernel, pages, answers) = (Kernel::Socket, pages(), Answers::default());
-    let console = Console { global: shared, config, kernel, gate, login, pages, answers };
+    let (kernel, pages) = (Kernel::Socket, pages());
+    let console = Console { global: shared, config, kernel, gate, login, pages };
     // The program that opens the browser may run as long as the browser, so serve the page meanwhile.
     tokio::select! {
         served = axum::serve(listener, router(&Arc::new(console))).into_future() => Ok(served?),
@@ -223,8 +214,8 @@ pub(crate) fn served(served: ServedKernel, console: ServedConsole) -> CliResult<
     let configured = served.kernel.clone();
     let gate = Gate::served(SERVED_PATH, hosts, move || configured.console_url(), is_tls)?;
     let (kernel, login) = (Kernel::Own(served), Login::credential(auth));
-    let (pages, answers) = (pages(), Answers::default());
-    Ok(router(&Arc::new(Console { global, config, kernel, gate, login, pages, answers })))
+    let pages = pages();
+    Ok(router(&Arc::new(Console { global, config, kernel, gate, login, pages })))
 }
 
 /// Returns the link that opens the page once; with an `id`, the page shows this approval first.

@@ -172,3 +172,14 @@ fn filters_that_match_nothing_and_a_folder_without_records_are_explained() {
     }
     home.fail(1, &["audit", "verify"], "has an audit log but no `state.db`");
 }
+
+#[cfg(unix)]
+#[test]
+fn status_shows_that_the_file_of_the_log_was_removed() {
+    let kernel = crate::kernel::Kernel::new("");
+    let home = &kernel.home;
+    assert!(!home.succeed(&["status"]).contains("audit log"));
+    fs::remove_file(home.path(".local/state/mgp/audit/audit.0000000000000001.jsonl")).unwrap();
+    let shown = home.succeed(&["status"]);
+    assert!(shown.contains("the file of the audit log was removed"), "{shown}");
+}

@@ -369,7 +369,7 @@ fn a_page_that_is_old_does_not_approve_a_rejected_definition() {
         browser.done("/definitions", &form)
     });
     assert!(rejected.contains("odd.look: rejected"), "{rejected}");
-    assert!(approved.contains("`odd.look`: its definition needs no decision"), "{approved}");
+    assert!(approved.contains("the definition of `look` is rejected already, by "), "{approved}");
     let definition = browser.get("/definition/odd.look").text();
     assert!(definition.contains("mgp tools approve odd.look"), "still rejected: {definition}");
 }

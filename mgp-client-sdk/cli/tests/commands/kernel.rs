@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
@@ -196,6 +197,19 @@ fn a_ready_file_that_cannot_be_written_stops_the_kernel_in_order() {
     home.fail(1, &arguments, "the ready file `none/there` cannot be written");
     assert!(!home.path(".local/state/mgp/mgp.sock").exists());
     home.succeed(&["audit", "verify"]);
+}
+
+#[test]
+fn the_ready_file_of_a_killed_kernel_is_removed_before_the_next_one_serves() {
+    let home = Home::new();
+    home.write(".config/mgp/servers.toml", "");
+    home.write("ready.json", "{\"pid\":1}\n");
+    let (taken, ready) = (TcpListener::bind("127.0.0.1:0").unwrap(), home.path("ready.json"));
+    let address = taken.local_addr().unwrap().to_string();
+    let ready_file = ready.to_str().unwrap();
+    let arguments = ["serve", "--http", &address, "--no-auth", "--ready-file", ready_file];
+    home.fail(1, &arguments, "is in use by another program");
+    assert!(!ready.exists());
 }
 
 #[test]

@@ -117,7 +117,9 @@ async fn a_missing_tool_is_created_approved_called_confined_and_removed_with_its
     world.quietly(&["access", "grant", "ada", "mgp", "mgp.discovery.register"]);
     let creating = request(&ada).await;
     assert_eq!(creating["status"], "creating", "{creating}");
-    assert!(creating["notes"][0].as_str().unwrap().contains("mgp_discovery_register"));
+    let note = creating["notes"][0].as_str().unwrap();
+    assert!(note.contains("mgp_discovery_register"), "{note}");
+    assert!(note.contains("mgp_tools_call"), "hosts call listed tools only: {note}");
 
     let reply = register(&ada, "made", SCRIPT).await;
     assert_eq!(reply["status"], "pending_approval", "{reply}");

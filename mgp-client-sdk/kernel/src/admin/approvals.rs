@@ -68,6 +68,7 @@ pub(super) async fn approve(
 ) -> Result<Decision, RpcError> {
     let term = ApprovalTerm::parse(params.term.as_deref(), params.until.clone())?;
     if let Some(waiting) = find_registration(&kernel, &cx, &params.id).await? {
+        check_expected(&params)?;
         if term != ApprovalTerm::Once {
             let message = "a registration is approved until its server is removed";
             return Err(RpcError::invalid_params(message));
@@ -79,8 +80,9 @@ pub(super) async fn approve(
         return Err(RpcError::invalid_params(message));
     }
     let (governance, because) = (kernel.governance(), params.because.as_deref());
+    let (id, expected) = (&params.id, params.expected.as_deref());
     let request = governance
-        .approve_request(&cx.principal, &params.id, &term, because, place(&params))
+        .approve_request(&cx.principal, id, &term, because, place(&params), expected)
         .await?;
     Ok(Decision::new(request.to_listed(false)))
 }
@@ -91,15 +93,25 @@ pub(super) async fn deny(
     params: Params,
 ) -> Result<Decision, RpcError> {
     if let Some(waiting) = find_registration(&kernel, &cx, &params.id).await? {
+        check_expected(&params)?;
         record_reason(&kernel, &cx, &waiting, KernelApprovalsDeny::METHOD, &params).await?;
         let (by, server) = (&cx.principal, &waiting.server);
         kernel.registrations().reject(by, server, &waiting.fingerprint).await?;
         return Ok(Decision::new(decided(&cx, &waiting, "denied", params.because)));
     }
     let (governance, because) = (kernel.governance(), params.because.as_deref());
+    let (id, expected) = (&params.id, params.expected.as_deref());
     let request =
-        governance.deny_request(&cx.principal, &params.id, because, place(&params)).await?;
+        governance.deny_request(&cx.principal, id, because, place(&params), expected).await?;
     Ok(Decision::new(request.to_listed(false)))
+}
+
+/// Returns an error if the operator saw a waiting registration in another state than `open`.
+fn check_expected(params: &Params) -> Result<(), RpcError> {
+    match params.expected.as_deref() {
+        None | Some("open") => Ok(()),
+        Some(_) => Err(RpcError::invalid_params("this registration is open")),
+    }
 }
 
 /// Returns the place where the operator answered, as the operator's program states it in `via`. `Host` is ignored,

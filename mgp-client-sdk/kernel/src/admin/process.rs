@@ -64,8 +64,12 @@ pub(super) async fn info(
     Ok(info)
 }
 
+/// The finding if another program has removed the file to which the audit log writes.
+const LOG_REMOVED: &str = "the file of the audit log was removed, so what is recorded now is lost when the kernel stops; see `mgp audit verify`";
+
 fn audit_finding(kernel: &Kernel) -> Option<KernelFinding> {
-    Some(KernelFinding::new("error", audit_failure(kernel)?))
+    let removed = || kernel.governance().log()?.is_removed().then(|| LOG_REMOVED.to_owned());
+    Some(KernelFinding::new("error", audit_failure(kernel).or_else(removed)?))
 }
 
 /// Returns a text with the reason if the audit log cannot be written. While it cannot, the kernel refuses every call.

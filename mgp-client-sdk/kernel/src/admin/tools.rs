@@ -263,7 +263,7 @@ async fn decide(
     params: KernelToolDecisionParams,
     approves: bool,
 ) -> Result<KernelToolDecisionResult, RpcError> {
-    let KernelToolDecisionParams { server_id, tool, fingerprint, because, .. } = params;
+    let KernelToolDecisionParams { server_id, tool, fingerprint, because, expected, .. } = params;
     let (definitions, server) =
         (kernel.governance().definitions(), ServerId::from(server_id.as_str()));
     let mut waiting = definitions.waiting()?;
@@ -290,7 +290,11 @@ async fn decide(
     }
     let (by, because) = (&cx.principal, because.as_deref());
     let status = if approves {
-        definitions.approve(by, &server, &tool, &waiting, because).await?;
+        if expected.is_some_and(|seen| seen != ToolStanding::Rejected) {
+            definitions.approve_waiting(by, &server, &tool, &waiting, because).await?;
+        } else {
+            definitions.approve(by, &server, &tool, &waiting, because).await?;
+        }
         // Wait until the tools were read again, so that calls right after the answer find the tool.
         kernel.0.fleet.reread_tools(&server).await;
         "approved"

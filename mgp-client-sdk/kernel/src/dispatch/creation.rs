@@ -10,10 +10,10 @@ use super::meta_tools::MetaToolConfig;
 /// The instruction that an agent gets if it may create a missing tool. The agent can follow it even if its client knows
 /// only MCP.
 const NEXT: &str = "\
-    write an MCP server over stdio as one script, and register it with `mgp_discovery_register`: `id`, `command` \
-    (`python3` or `node`), `source` (the script) and `justification`. Its code is checked at the level `strict`: a \
-    rejection names the imports that are allowed. An operator must approve it and grant access to it; it is removed \
-    when this session ends";
+    write an MCP server over stdio as one script, and register it with `mgp_discovery_register`, or mgp_tools_call \
+    with this name: `id`, `command` (`python3` or `node`), `source` (the script) and `justification`. Its code is \
+    checked at the level `strict`: a rejection names the imports that are allowed. An operator must approve it and \
+    grant access to it; it is removed when this session ends";
 
 /// The [`ToolCreator`] of the kernel: lets agents create tools if `[tool_creation]` allows it.
 pub(super) struct Creation {

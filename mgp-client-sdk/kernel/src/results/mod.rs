@@ -316,13 +316,15 @@ impl Sizes {
     /// Returns the note, which informs the model that there is more, and how to read it.
     fn note(&self, handle: Option<&str>, is_structured: bool) -> String {
         let Self { which, shown, left } = self;
-        let all = shown.0 + left.0;
-        let mut note =
-            format!("[mgp: the result is longer: its {which} {} of {all} bytes of text", shown.0);
+        let mut note = format!("[mgp: the result is longer: its {which} ");
+        let (text, data) = (shown.0 + left.0, shown.1 + left.1);
         // Ignore the results, because writing to a text cannot fail.
+        if text > 0 || left.1 == 0 {
+            let _ = write!(note, "{} of {text} bytes of text", shown.0);
+        }
         if left.1 > 0 {
-            let all = shown.1 + left.1;
-            let _ = write!(note, " and {} of {all} bytes of images or other data", shown.1);
+            let and = if text > 0 { " and " } else { "" };
+            let _ = write!(note, "{and}{} of {data} bytes of images or other data", shown.1);
         }
         note.push_str(" follow");
         if is_structured {

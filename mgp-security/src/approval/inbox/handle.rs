@@ -1,5 +1,6 @@
 //! The handle of the inbox, for calls that ask and operators who decide.
 
+mod answer;
 mod beside;
 mod review;
 mod withdrawal;
@@ -17,12 +18,13 @@ use mgp_types::{ErrorCode, Payload, RpcError, Timestamp, canonical, random_name}
 use tokio::sync::watch;
 use tokio::time::sleep;
 
+use self::answer::AnswerContext;
 use self::beside::{changed_by_others, check_answer, not_open};
 use self::review::review_about;
 use super::request::{ApprovalRequest, RequestState, Requests};
 use crate::access::{AdminCheck, Need};
 use crate::approval::{
-    AnswerPlace, ApprovalTerm, Approver, CallApproval, CallApprovals, Decision, LeftOpen, Question,
+    ApprovalTerm, Approver, CallApproval, CallApprovals, Decision, LeftOpen, Question,
 };
 use crate::audit::Event;
 use crate::entries::MAX_ATTEMPTS;
@@ -93,7 +95,7 @@ impl Default for InboxConfig {
 /// # });
 /// ```
 #[derive(Clone)]
-pub struct Inbox(Arc<InboxState>, Option<AnswerPlace>);
+pub struct Inbox(Arc<InboxState>, AnswerContext);
 
 struct InboxState {
     state: State<Requests>,
@@ -146,14 +148,7 @@ impl Inbox {
             moved,
             waits_ended: watch::Sender::new(false),
         };
-        Self(Arc::new(state), None)
-    }
-
-    /// Returns a handle of the same inbox. For answers given through it, `place` is recorded as the place where the
-    /// operator answered.
-    #[must_use]
-    pub fn answered_at(&self, place: impl Into<Option<AnswerPlace>>) -> Self {
-        Self(Arc::clone(&self.0), place.into())
+        Self(Arc::new(state), AnswerContext::default())
     }
 
     /// Reads the content of the store, and follows its changes.
@@ -350,7 +345,7 @@ impl Inbox {
             }
             _ => false,
         };
-        let Some(open) = open.filter(can_answer) else {
+        let Some(open) = open.filter(|open| self.1.is_expected(open) && can_answer(open)) else {
             return Err(not_open(open, id));
         };
         if by.as_agent().is_some() && open.is_of(by) {
@@ -408,7 +403,7 @@ impl Inbox {
         for (before, request) in before.into_iter().zip(requests) {
             request.state = state;
             request.decided_by = Some(by.name().to_owned());
-            request.via = self.1;
+            request.via = self.1.place;
             request.justification = justification.map(str::to_owned);
             request.expires_at = end.into();
             let event = request.decided_event(by, state.as_str()).justification(justification);

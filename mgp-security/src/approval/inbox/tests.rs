@@ -545,6 +545,23 @@ async fn a_denied_call_is_refused_until_the_denial_is_taken_back() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_approval_of_an_open_request_does_not_overturn_a_denial() {
+    let world = World::open().await;
+    let question = wipe(&agent("eve"), "all");
+    let waits = id(&world.ask(&question).await);
+    world.inbox.deny(&ann(), &waits, Some("not today")).await.unwrap();
+    let late = world.inbox.expecting(Some("open")).approve(&ann(), &waits, None).await.unwrap_err();
+    assert_eq!(late.code(), ErrorCode::INVALID_PARAMS);
+    let expected = format!("invalid params: `{waits}` is denied already, by ann: not today");
+    assert_eq!(late.message(), expected);
+    assert_eq!(world.ask(&question).await.answer, GrantDecision::Denied);
+    // An operator who saw the denial takes it back.
+    let page = world.inbox.expecting(Some("denied")).answered_at(AnswerPlace::Page);
+    page.approve(&ann(), &waits, None).await.unwrap();
+    assert_eq!(world.ask(&question).await.answer, GrantDecision::Approved);
+}
+
+#[tokio::test(start_paused = true)]
 async fn answers_of_programs_do_not_fill_the_inbox() {
     let world = World::open().await;
     let denied = id(&world.ask(&wipe(&agent("eve"), "denied")).await);

@@ -228,6 +228,13 @@ impl AuditLog {
         self.0.shared.failure()
     }
 
+    /// Returns whether another program has removed or renamed the file to which the log writes, so that its records are
+    /// lost when the log is closed. Reads the directory.
+    #[must_use]
+    pub fn is_removed(&self) -> bool {
+        self.0.reader.is_removed()
+    }
+
     /// Returns the directory and the name of the log.
     #[must_use]
     pub fn location(&self) -> (&Path, &str) {

@@ -240,6 +240,13 @@ impl LogReader {
         (&self.place.dir, &self.place.name)
     }
 
+    /// Returns whether the file to which the log writes is no longer in its folder.
+    pub(super) fn is_removed(&self) -> bool {
+        let ReadLimit::Written(shared) = &self.until else { return false };
+        let segment = self.place.segment(shared.segment.load(Ordering::Acquire));
+        matches!(segment.path.try_exists(), Ok(false))
+    }
+
     pub(super) fn new(place: LogPlace, shared: Arc<LogQueue>) -> Self {
         Self { place, until: ReadLimit::Written(shared), skips_unreadable: false }
     }

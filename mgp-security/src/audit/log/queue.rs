@@ -121,6 +121,8 @@ pub(super) struct LogQueue {
     /// The number of the newest record in the file. It is not durable yet if no caller waits for it: the head follows
     /// within a second.
     pub(super) written: AtomicU64,
+    /// The number of the first record of the file to which the log writes.
+    pub(super) segment: AtomicU64,
 }
 
 #[derive(Default)]
@@ -174,6 +176,7 @@ impl LogQueue {
             newest: watch::Sender::new(no),
             watched: broadcast::Sender::new(MAX_UNSEEN),
             written: AtomicU64::new(seq),
+            segment: AtomicU64::new(1),
         }
     }
 

@@ -131,10 +131,10 @@ impl Writer {
             None => return Err(BadRecord::no_head().into()),
         };
         let found = RecoveredLog::read(&place, head)?;
-        let mut firsts: VecDeque<u64> = segments.iter().map(|segment| segment.first).collect();
-        firsts.retain(|first| *first < found.first);
-        firsts.push_back(found.first);
+        let firsts = segments.iter().map(|segment| segment.first);
+        let firsts = firsts.filter(|first| *first < found.first).chain([found.first]).collect();
         let shared = Arc::new(LogQueue::new(config.queue, found.chain.seq, found.chain.no));
+        shared.segment.store(found.first, Ordering::Release);
         let mut writer = Self {
             outbox: store.map(|store| Outbox::new(store, &place.name, &shared)),
             shared,
@@ -336,6 +336,7 @@ impl Writer {
             }
             let first = self.chain.seq + 1;
             self.disk.next(first).map_err(reason)?;
+            self.shared.segment.store(first, Ordering::Release);
             self.length = 0;
             self.firsts.push_back(first);
             tracing::info!(log = self.config.name, first, "rotated the audit log");

@@ -59,6 +59,7 @@ fn parse(
         enable_ident_hashes: false,
         ..ParseOptions::default()
     };
+    let mut reason = None;
     // Some code is valid only as a module, other code only as a script.
     for language in [language.with_module(true), language.with_script(true)] {
         let allocator = Allocator::default();
@@ -66,8 +67,9 @@ fn parse(
         if !parsed.panicked && parsed.diagnostics.is_empty() {
             return judge(&Nodes::of(&parsed.program));
         }
+        reason = reason.or_else(|| parsed.diagnostics.first().map(|error| format!(": {error}")));
     }
-    Err("the code cannot be parsed".to_owned())
+    Err(format!("the code cannot be parsed{}", reason.unwrap_or_default()))
 }
 
 /// The nodes of a tree. Each parent comes before its children, and each node contains its position in the list.

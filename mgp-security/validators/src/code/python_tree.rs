@@ -5,7 +5,7 @@ use ruff_python_ast::{
     AnyNodeRef, BytesLiteral, Expr, HasNodeIndex, Identifier, NodeIndex, StringLiteral, Suite,
     visitor::source_order::{SourceOrderVisitor, TraversalSignal, walk_body},
 };
-use ruff_python_parser::parse_module;
+use ruff_python_parser::{ParseError, parse_module};
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     thread,
@@ -29,8 +29,8 @@ pub(super) fn with_nodes(
     let parsed = move || {
         // The parser panics if it notices that it makes no progress.
         let parsed = catch_unwind(AssertUnwindSafe(|| parse_module(source)));
-        let suite = parsed.ok().and_then(Result::ok).ok_or(BROKEN)?.into_suite();
-        judge(&Nodes::of(&suite))
+        let parsed = parsed.map_err(|_| BROKEN)?.map_err(|error| broken_at(source, &error))?;
+        judge(&Nodes::of(&parsed.into_suite()))
     };
     if height <= MAX_SHALLOW {
         return parsed();
@@ -45,6 +45,12 @@ pub(super) fn with_nodes(
             .map_err(|error| format!("no thread could be started to parse the code: {error}"))?;
         judge.join().unwrap_or_else(|_| Err(BROKEN.to_owned()))
     })
+}
+
+/// Describes a syntax error with its line.
+fn broken_at(source: &str, error: &ParseError) -> String {
+    let before = source.get(..error.location.start().to_usize()).unwrap_or(source);
+    format!("{BROKEN}: line {}: {}", before.matches('\n').count() + 1, error.error)
 }
 
 /// The nodes of a tree in the order of the source text, parents first. Each node contains its position in this list.

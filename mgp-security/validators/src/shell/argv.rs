@@ -269,6 +269,13 @@ fn width(text: &str, options: &str) -> Width {
     Width::Known(1)
 }
 
+/// Returns the name of a program without an ending that Windows adds to the name of a command, e.g. `format.com`;
+/// `None` if the name has no such ending.
+pub(super) fn without_ending(name: &str) -> Option<&str> {
+    let short = [".com", ".cmd", ".bat"].into_iter().find_map(|ending| name.strip_suffix(ending));
+    short.filter(|short| !short.is_empty())
+}
+
 /// Returns a program's name in lower case, without `.exe` and without a version as in `python3.12` or `gcc-13`.
 pub(super) fn plain_name(base: &str) -> String {
     let lower = base.to_ascii_lowercase();

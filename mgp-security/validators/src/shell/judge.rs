@@ -1,7 +1,7 @@
 //! The decision about one argument vector, and about the commands that it runs.
 
 use super::{
-    argv::{Args, Refusal, long_name, plain_name},
+    argv::{Args, Refusal, long_name, plain_name, without_ending},
     environment, files, folder,
     frame::Frame,
     interpreters::{is_interpreter, is_shell_path, own_options},
@@ -74,7 +74,13 @@ fn judge_list(words: &[Word], frame: Frame<'_>) -> Result<(), Refusal> {
     if matches!(args.0, [only] if matches!(only.text.as_str(), "--version" | "--help")) {
         return Ok(());
     }
-    named(&name, args, frame)
+    named(&name, args, frame)?;
+    // Judge a script such as `npx.cmd` also as the command that it starts on Windows. The command under its full name
+    // has been judged before, so that an ending allows nothing.
+    match without_ending(&name) {
+        Some(short) => named(&plain_name(short), args, frame),
+        None => Ok(()),
+    }
 }
 
 fn named(name: &str, args: Args<'_>, frame: Frame<'_>) -> Result<(), Refusal> {
@@ -260,7 +266,8 @@ fn command_name(command: &Word) -> Result<String, Refusal> {
     // These are commands of Windows and Solaris; a program of a project can have the same name.
     let is_below = text.contains('/') && !text.starts_with('/');
     let is_relative = is_below && !text.contains("..") && !text.contains([':', '~', '\\']);
-    if is_relative && matches!(base, "format" | "del" | "erase" | "rd") {
+    let stem = without_ending(base).unwrap_or(base);
+    if is_relative && matches!(stem, "format" | "del" | "erase" | "rd") {
         return Ok(text.to_owned());
     }
     Ok(plain_name(base))

@@ -14,6 +14,15 @@ struct Reader {
     others: &'static str,
 }
 
+/// The properties of an option, or of a group of short options.
+struct Found {
+    selects: bool,
+    /// The next argument is the value.
+    takes_next: bool,
+    /// The value itself selects what the command reads.
+    is_selector: bool,
+}
+
 const fn reader(names: &'static str, selects: &'static str, others: &'static str) -> Reader {
     Reader { names, selects, others }
 }
@@ -48,11 +57,10 @@ const READERS: &[Reader] = &[
     reader(
         "dmesg",
         "\
-        () -T -H -x -k -u -w -W -L -t -P -S -d -e -r -J -p -h -V -l= -f= -s= --ctime --human --decode \
-        --kernel --userspace --follow --follow-new --color --nopager --notime --raw --reltime \
-        --show-delta --json --syslog --level= --facility= --since= --until= --time-format= \
-        --buffer-size=",
-        "",
+        () -T -H -x -k -u -w -W -L -t -P -S -d -e -r -J -p -h -V --ctime --human --decode --kernel \
+        --userspace --follow --follow-new --color --nopager --notime --raw --reltime --show-delta \
+        --json --syslog",
+        "-l= -f= -s= --level= --facility= --since= --until= --time-format= --buffer-size=",
     ),
     reader(
         "firewall-cmd",
@@ -132,9 +140,11 @@ impl Reader {
                 has_operands = true;
                 continue;
             }
-            let Some((selects, takes_next)) = self.options(word) else { return false };
-            is_selected |= selects;
-            if takes_next && words.next().is_none() {
+            let Some(found) = self.options(word) else { return false };
+            is_selected |= found.selects;
+            let value = if found.takes_next { words.next() } else { Some(word) };
+            // What follows a comma in such a value can be a setting, as in `smartctl -l scterc,70,70`.
+            if value.is_none_or(|value| found.is_selector && value.contains(',')) {
                 return false;
             }
         }
@@ -142,15 +152,15 @@ impl Reader {
         (is_selected || is_bare) && (!has_operands || has(self.selects, "*"))
     }
 
-    /// Returns whether an option, or a group of short options, selects a form that reads, and whether it takes the next
-    /// argument as its value; `None` if one of the options is not listed.
-    fn options(&self, word: &str) -> Option<(bool, bool)> {
+    /// Returns the properties of an option or of a group of short options; `None` if one of the options is not listed.
+    fn options(&self, word: &str) -> Option<Found> {
         let (name, is_glued) = match word.split_once('=') {
             Some((name, _)) => (name, true),
             None => (word, false),
         };
         if let Some((selects, is_valued)) = self.option(name) {
-            return Some((selects, is_valued && !is_glued));
+            let (takes_next, is_selector) = (is_valued && !is_glued, is_valued && selects);
+            return Some(Found { selects, takes_next, is_selector });
         }
         let letters = word.strip_prefix('-').filter(|rest| !rest.starts_with('-'))?;
         let mut selects = false;
@@ -158,10 +168,11 @@ impl Reader {
             let (selected, is_valued) = self.option(&format!("-{letter}"))?;
             selects |= selected;
             if is_valued {
-                return Some((selects, letters.len() == at + letter.len_utf8()));
+                let takes_next = letters.len() == at + letter.len_utf8();
+                return Some(Found { selects, takes_next, is_selector: selected });
             }
         }
-        Some((selects, false))
+        Some(Found { selects, takes_next: false, is_selector: false })
     }
 
     /// Returns whether a listed option selects a form that reads, and whether it takes a value.

@@ -23,6 +23,7 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tower_service::Service;
 
+use super::accept_failures::AcceptFailures;
 use super::address_limit::AddressCounts;
 #[cfg(feature = "http2")]
 use super::http2;
@@ -152,7 +153,7 @@ pub async fn listen<S, R>(
     let addresses = Arc::new(AddressCounts::new(&limits));
     let rejections = Arc::new(Semaphore::new(MAX_REJECTIONS));
     let (stopping, stopped) = watch::channel(false);
-    let mut connections = JoinSet::new();
+    let (mut connections, mut failures) = (JoinSet::new(), AcceptFailures::default());
     let mut stop = pin!(stop);
     loop {
         // Forgets the tasks of connections that have ended.
@@ -186,7 +187,7 @@ pub async fn listen<S, R>(
                 spawn(&mut connections, (socket, from, tls.clone()), guards, serving);
             }
             Err(error) => {
-                tracing::warn!(%error, "accept failed");
+                failures.log(&error);
                 sleep(ACCEPT_RETRY_DELAY).await;
             }
         }

@@ -1,5 +1,6 @@
 //! The HTTP service of a server: one endpoint for legacy clients, with sessions, and for modern ones, without.
 
+mod accept_failures;
 mod address_limit;
 mod body;
 mod config;
@@ -38,6 +39,7 @@ use http_body::Body;
 use mgp_types::service::{BoxFuture, CredentialGrant, Principal, Stack};
 use tower_service::Service;
 
+pub use self::accept_failures::AcceptFailures;
 pub use self::body::HttpBody;
 pub use self::config::{AnswerMode, HttpConfig};
 pub use self::cors::{Cors, CorsLayer};

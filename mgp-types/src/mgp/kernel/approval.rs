@@ -83,6 +83,9 @@ record! {
         /// The time at which the approval ends: required with the term `tool`, optional with `like`, refused with
         /// `once`.
         opt until: Option<Timestamp>,
+        /// The `state` of the approval that the operator saw, e.g. `open`. If the approval has another state by now,
+        /// the decision is refused, so that it does not overturn the decision of another operator.
+        opt expected: Option<String>,
     }
 
     /// Result of `mgp/kernel/approvals/approve` and `deny`.

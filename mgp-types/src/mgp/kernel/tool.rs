@@ -83,6 +83,9 @@ record! {
         opt fingerprint: Option<String>,
         /// The reason for the decision.
         opt because: Option<String>,
+        /// The `standing` that the operator saw. Unless it is `rejected`, an approval is refused if an operator has
+        /// rejected the definition by now.
+        opt expected: Option<ToolStanding>,
     }
 
     /// Result of `mgp/kernel/tools/approve` and `mgp/kernel/tools/reject`.

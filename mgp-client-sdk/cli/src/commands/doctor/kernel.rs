@@ -57,7 +57,7 @@ impl KernelState {
         }
         let mut check = Check::new("server", Level::Warn, what);
         let fix = Some(fix.to_owned()).filter(|fix| !fix.is_empty());
-        check.fix = fix.or_else(|| restart_fix(server));
+        check.fix = fix.or_else(|| restart_fix(server)).or_else(|| start_fix(server));
         Some(check.for_server(id))
     }
 
@@ -139,13 +139,14 @@ fn check_running(server: &KernelServer) -> Option<Check> {
     let what = format!("in the running kernel it is {}: {error}", server.status.as_str());
     let id = &server.id;
     // Do not advise to check variables for a registered server, because the kernel expands none in its entry.
-    let fix = if server.source == "registered" {
-        format!("`mgp approvals ls` shows whether it waits; `mgp servers rm {id}` removes it")
-    } else {
-        own.map(str::to_owned)
-            .or_else(|| restart_fix(server))
-            .unwrap_or_else(|| VARIABLES_FIX.to_owned())
-    };
+    let own = own.filter(|_| !is_registered(server)).map(str::to_owned);
+    let fix = own.or_else(|| restart_fix(server)).unwrap_or_else(|| {
+        if is_registered(server) {
+            format!("`mgp approvals ls` shows whether it waits; `mgp servers rm {id}` removes it")
+        } else {
+            VARIABLES_FIX.to_owned()
+        }
+    });
     Some(Check::new("server", Level::Warn, what).with_fix(fix).for_server(id))
 }
 
@@ -155,10 +156,25 @@ fn restart_fix(server: &KernelServer) -> Option<String> {
         server.error.as_ref().is_some_and(|error| error.starts_with(RestartLimitExceeded::WORD));
     has_given_up.then(|| {
         let id = &server.id;
+        if is_registered(server) {
+            return format!(
+                "`mgp servers restart {id}` starts it again; `mgp servers rm {id}` removes it"
+            );
+        }
         format!(
             "`mgp servers restart {id}` starts it again; if it fails as before: {VARIABLES_FIX}"
         )
     })
+}
+
+/// Returns the remedy for a server whose start failed in the kernel, e.g. because of a program that was missing then.
+fn start_fix(server: &KernelServer) -> Option<String> {
+    let has_failed = server.status == ServerState::Error;
+    has_failed.then(|| format!("`mgp servers start {}` tries it again", server.id))
+}
+
+fn is_registered(server: &KernelServer) -> bool {
+    server.source == "registered"
 }
 
 /// Returns an error of the kernel that this shell does not have, and its remedy if the variables of the kernel are the
@@ -285,6 +301,29 @@ mod tests {
             let fix = check.fix.unwrap();
             assert!(fix.starts_with("`mgp servers restart c7` starts it again"), "{fix}");
         }
+    }
+
+    #[test]
+    fn a_registered_server_that_failed_too_often_gets_the_command_that_starts_it_again() {
+        let trust = TrustLevel::Sandboxed;
+        let mut server =
+            KernelServer::new("made", ServerState::Error, "python3", trust, 0_u64, "registered");
+        server.error = Some("restart_limit_exceeded: 5 restarts within 300s; it ended".to_owned());
+        let fix = check_running(&server).unwrap().fix.unwrap();
+        assert!(fix.starts_with("`mgp servers restart made` starts it again"), "{fix}");
+        assert!(!fix.contains(VARIABLES_FIX), "{fix}");
+    }
+
+    #[test]
+    fn a_server_whose_start_failed_gets_the_command_that_tries_it_again() {
+        let trust = TrustLevel::Standard;
+        let mut server =
+            KernelServer::new("late", ServerState::Error, "late", trust, 0_u64, "servers.toml");
+        server.lacks = Some("it does not start".to_owned());
+        server.error = Some("it exited with code 1".to_owned());
+        let state = KernelState { servers: vec![server], ..KernelState::default() };
+        let fix = state.check_server("late").unwrap().fix.unwrap();
+        assert_eq!(fix, "`mgp servers start late` tries it again");
     }
 
     #[test]

@@ -142,6 +142,7 @@ async fn decide(client: &Client, approve: &Approve, tool: &KernelTool) -> CliRes
     let mut params = KernelToolDecisionParams::new(&*tool.server_id, own_name(tool));
     params.fingerprint = approve.fingerprint.clone().or_else(|| tool.fingerprint.clone());
     params.because.clone_from(&approve.because);
+    params.expected = Some(tool.standing.clone());
     if approve.reject {
         client.request::<KernelToolsReject>(&params).await?;
     } else {

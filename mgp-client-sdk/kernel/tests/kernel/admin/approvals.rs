@@ -47,6 +47,12 @@ async fn an_approved_call_runs_once() {
         let own = agent.request::<KernelApprovalsDeny>(&params).await.unwrap_err();
         assert_eq!(own.code(), ErrorCode::PERMISSION_DENIED);
         operator.request::<KernelApprovalsDeny>(&params).await.unwrap();
+        // Another operator still sees the call as open.
+        let mut late = params.clone();
+        late.expected = Some("open".to_owned());
+        let late = operator.request::<KernelApprovalsApprove>(&late).await.unwrap_err();
+        assert_eq!(late.code(), ErrorCode::INVALID_PARAMS);
+        assert!(late.to_string().contains("is denied already, by "), "{late}");
     };
     let (refused, ()) = tokio::join!(async { agent.call("wipe").await }, denying);
     assert_eq!(refused.unwrap_err().code(), ErrorCode::PERMISSION_DENIED);

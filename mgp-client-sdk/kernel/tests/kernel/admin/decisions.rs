@@ -164,6 +164,11 @@ async fn a_rejected_definition_is_explained_listed_and_approved_after_a_restart(
     assert_eq!((&now.standing, &now.fingerprint), (&ToolStanding::Rejected, &decision.fingerprint));
     assert!(now.seen_by_agent == Some(false) && now.hidden_because.is_some(), "{now:?}");
     assert!(now.definition.as_ref().unwrap().contains("at last"), "{now:?}");
+    // Another operator still sees the definition as waiting.
+    decision.expected = Some(ToolStanding::Changed);
+    let late = operator.request::<KernelToolsApprove>(&decision).await.unwrap_err();
+    assert!(late.to_string().contains("is rejected already, by "), "{late}");
+    decision.expected = Some(ToolStanding::Rejected);
     let result = operator.request::<KernelToolsApprove>(&decision).await.unwrap();
     assert_eq!(result.status, "approved");
     assert!(world.agent().await.call("now").await.is_ok());

@@ -194,12 +194,14 @@ async fn a_result_whose_text_has_all_of_its_cut_structured_content_leaves_nothin
 #[tokio::test]
 async fn the_note_comes_before_each_part_of_a_long_result() {
     let structured = json!({ "rows": vec![json!({ "a": 1 }); 1_000] });
+    let image = json!({ "type": "image", "data": "A".repeat(800), "mimeType": "image/png" });
     let answers = json!({
         "plain": { "content": [{ "type": "text", "text": "line\n".repeat(50) }] },
         "structured": { "content": [], "structuredContent": structured },
+        "images": { "content": [image, image] },
     });
     let server = serve(answers).await;
-    let limits = "[kernel.results]\nmax_text = 100\nmax_structured = 1000\n";
+    let limits = "[kernel.results]\nmax_text = 100\nmax_structured = 1000\nmax_data = 1000\n";
     let world = world_with(&server, limits).await;
     let ann = world.agent("ann").await;
     let mut part = ann.call("say").arg("q", "plain").await.unwrap();
@@ -221,5 +223,12 @@ async fn the_note_comes_before_each_part_of_a_long_result() {
     let sizes =
         format!("its first 0 of {length} bytes of text follow; its structured content is cut. ");
     assert!(cut.content[0].as_text().unwrap().contains(&sizes), "{:?}", cut.content);
+
+    let images = ann.call("say").arg("q", "images").await.unwrap();
+    let note = images.content[0].as_text().unwrap();
+    let begin = "[mgp: the result is longer: its first ";
+    let sizes = note.strip_prefix(begin).unwrap_or_else(|| panic!("{note}"));
+    assert!(!sizes.contains("bytes of text"), "a result without text names no text: {note}");
+    assert!(sizes.contains(" bytes of images or other data follow. Read on: "), "{note}");
     world.end().await;
 }

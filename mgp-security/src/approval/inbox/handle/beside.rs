@@ -151,14 +151,24 @@ pub(super) fn check_answer(
     }
 }
 
-/// Returns the error for a request that cannot be answered, because it waits for its server or is decided already, or
-/// because no request has this id.
+/// Returns the error for a request that cannot be answered, because it waits for its server, or has another state than
+/// the operator saw, or is decided already, or because no request has this id.
 pub(super) fn not_open(request: Option<&Arc<ApprovalRequest>>, id: &str) -> RpcError {
     RpcError::invalid_params(match request {
         Some(later) if later.state == RequestState::Later => {
             format!("`{}` cannot be answered until its server is ready", later.id)
         }
-        Some(decided) => format!("`{}` is {} already", decided.id, decided.state_word()),
+        Some(open) if open.state == RequestState::Open => format!("`{}` is open", open.id),
+        Some(decided) => {
+            let mut text = format!("`{}` is {} already", decided.id, decided.state_word());
+            if let Some(by) = &decided.decided_by {
+                text.extend([", by ", by]);
+            }
+            if let Some(reason) = &decided.justification {
+                text.extend([": ", reason]);
+            }
+            text
+        }
         None => {
             let id = mgp_types::clip(id, 64);
             format!("no open request has the id `{id}`; see `mgp approvals ls`")

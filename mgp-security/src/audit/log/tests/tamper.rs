@@ -342,3 +342,17 @@ fn every_change_of_a_log_is_detected() {
     fs::write(&path, &whole).unwrap();
     assert_eq!(folder.verify(), Ok(40));
 }
+
+#[cfg(unix)]
+#[tokio::test]
+async fn an_open_log_whose_newest_file_is_removed_is_reported() {
+    let folder = Folder::new();
+    let log = AuditLog::open(folder.config().segment_bytes(900), None).await.unwrap();
+    for id in 0..9 {
+        log.record(event(&id.to_string())).await.unwrap();
+    }
+    assert!(folder.segments().len() > 1, "{:?}", folder.files());
+    assert!(!log.is_removed());
+    fs::remove_file(folder.segments().last().unwrap()).unwrap();
+    assert!(log.is_removed());
+}
