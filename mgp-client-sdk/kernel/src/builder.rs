@@ -51,7 +51,7 @@ use super::script_judge::StrictJudge;
 use super::url_sink::UrlSink;
 use super::{search, telemetry};
 
-/// The maximum number of servers that are being started at the same time.
+/// The maximum number of servers that are being started at the same time, and of those that calls start.
 const MAX_STARTS: usize = 8;
 
 /// The maximum number of sessions with subscriptions that are being started again at the same time.
@@ -344,6 +344,7 @@ impl KernelBuilder {
             stale: StaleLists::default(),
             known: KnownServers::load(Arc::clone(&store)).await?,
             start_permits: Arc::new(Semaphore::new(MAX_STARTS)),
+            call_start_permits: Arc::new(Semaphore::new(MAX_STARTS)),
             first_start_permits: FirstStartPermits::new(),
             resume_permits: Arc::new(Semaphore::new(MAX_RESUMES)),
             local: Arc::new(local),

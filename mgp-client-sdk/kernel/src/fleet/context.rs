@@ -49,8 +49,11 @@ pub(crate) struct FleetContext {
     pub(crate) lock: Option<ActiveLock>,
     pub(crate) stale: StaleLists,
     pub(crate) known: KnownServers,
-    /// The semaphore that limits how many servers are being started at the same time.
+    /// The semaphore that limits how many servers are being started at the same time, except by calls.
     pub(crate) start_permits: Arc<Semaphore>,
+    /// The semaphore that limits how many servers are being started by calls at the same time. Calls have their own
+    /// permits, so that they do not wait for servers that hang when the kernel starts them.
+    pub(crate) call_start_permits: Arc<Semaphore>,
     /// The permits that limit how many servers are being started at the same time to read their lists. Calls do not
     /// wait for them.
     pub(crate) first_start_permits: FirstStartPermits,

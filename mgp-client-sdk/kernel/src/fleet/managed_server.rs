@@ -42,6 +42,7 @@ pub(crate) struct ManagedServer {
     approved: Option<ApprovedRegistration>,
     log: Arc<ServerLog>,
     start_permits: Arc<Semaphore>,
+    call_start_permits: Arc<Semaphore>,
     hold: StartHold,
     /// The instance that all principals share. For an isolated server: the instance that lists are read from.
     shared: Instance,
@@ -92,6 +93,7 @@ impl ManagedServer {
             approved,
             log,
             start_permits: Arc::clone(&context.start_permits),
+            call_start_permits: Arc::clone(&context.call_start_permits),
             hold,
             shared,
             isolated,
@@ -410,7 +412,7 @@ impl ManagedServer {
         cx: &Context,
         of: SessionUse,
     ) -> (Arc<Session>, Result<Client, Error>) {
-        self.shared.wake_for(cx, of, Some(&self.start_permits)).await
+        self.shared.wake_for(cx, of, Some(&self.call_start_permits)).await
     }
 
     /// Returns the client of the session that serves a caller; starts the session if necessary.

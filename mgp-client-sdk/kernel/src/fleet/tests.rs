@@ -104,9 +104,10 @@ impl World {
         .await;
     }
 
-    /// Takes all permits for starting servers, so that no server can start.
-    async fn take_permits(&self) -> OwnedSemaphorePermit {
-        take_all(&self.kernel.0.fleet.context().start_permits).await
+    /// Takes all permits for starting servers, so that neither the kernel nor a call can start one.
+    async fn take_permits(&self) -> [OwnedSemaphorePermit; 2] {
+        let context = self.kernel.0.fleet.context();
+        [take_all(&context.start_permits).await, take_all(&context.call_start_permits).await]
     }
 
     /// Takes all permits for starting sessions with subscriptions again.
@@ -268,18 +269,20 @@ async fn a_server_that_waits_for_its_first_start_is_not_described_as_one_to_star
 }
 
 #[tokio::test(start_paused = true)]
-async fn calls_wait_for_no_first_start_of_other_servers_and_these_not_for_one_that_hangs() {
+async fn calls_wait_for_no_other_starts_and_first_starts_not_for_one_that_hangs() {
     let world = World::new(Isolation::Shared).await;
     tokio::time::sleep(Duration::from_secs(1)).await;
     let (permits, slow_starts) = world.kernel.0.fleet.context().first_start_permits.semaphores();
     let all = permits.available_permits();
     let first_starts = take_all(&permits).await;
+    let starts = take_all(&world.kernel.0.fleet.context().start_permits).await;
     let text = "[[servers]]\nid = 'next'\ncommand = 'no-such-program'\n";
     let next = world.kernel.0.fleet.add(config(text).servers.remove(0)).unwrap();
     world.server().client().stop(ShutdownReason::IdleTimeout).await;
     let made = world.made();
     world.client.text("which", ()).await;
     assert_eq!(world.made(), made + 1, "the call started its server");
+    drop(starts);
     assert!(next.waits_for_first_start());
     let fleet = &world.kernel.0.fleet;
     fleet.synced(std::iter::once(&next)).await;
