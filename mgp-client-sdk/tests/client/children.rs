@@ -91,7 +91,8 @@ async fn a_server_that_ends_at_the_probe_is_started_again_in_the_legacy_era() {
 #[tokio::test]
 #[cfg(target_os = "linux")]
 async fn a_silent_server_is_killed_with_its_group() {
-    let file = std::env::temp_dir().join(format!("mgp-silent-{}", std::process::id()));
+    let folder = mgp_testkit::temp_dir();
+    let file = folder.path().join("pids");
     let script = format!("sleep 60 & echo $$ $! > {}; wait", file.display());
     let command = ChildCommand::new("sh").args(["-c", &script]);
     let builder = plain().era(EraChoice::Legacy).init_timeout(Duration::from_millis(400));

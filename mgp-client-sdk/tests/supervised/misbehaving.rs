@@ -52,7 +52,8 @@ async fn a_crash_loop_ends_and_is_reported_once() {
 
 #[tokio::test]
 async fn a_server_that_never_answers_is_stopped_with_its_tree_and_counts_as_failed() {
-    let file = std::env::temp_dir().join(format!("mgp-hangs-{}", std::process::id()));
+    let folder = mgp_testkit::temp_dir();
+    let file = folder.path().join("pids");
     let text = format!("sleep 60 & echo $$ $! >> {}; cat >/dev/null; wait", file.display());
     let (builder, log) = recorded();
     let mut config = quick(1);
@@ -115,7 +116,8 @@ async fn a_normal_exit_is_not_restarted_unless_the_policy_is_always() {
 
 #[tokio::test]
 async fn a_server_stopped_during_its_handshake_leaves_nothing_behind() {
-    let file = std::env::temp_dir().join(format!("mgp-stopped-{}", std::process::id()));
+    let folder = mgp_testkit::temp_dir();
+    let file = folder.path().join("pids");
     let text = format!("sleep 60 & echo $$ $! > {}; cat >/dev/null; wait", file.display());
     let server = recorded().0.supervise(script(&text), quick(5)).unwrap();
     server.start().await;

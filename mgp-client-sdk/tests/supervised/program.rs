@@ -29,7 +29,8 @@ fn a_crash_loop_is_printed_and_exits_with_1() {
 
 #[test]
 fn an_interrupt_stops_the_tree_and_exits_with_0() {
-    let file = std::env::temp_dir().join(format!("mgp-tree-{}", std::process::id()));
+    let folder = mgp_testkit::temp_dir();
+    let file = folder.path().join("pids");
     let echo = example("mgp-server-sdk", "echo");
     let server = format!("sleep 60 & echo $$ $! > {}; exec {}", file.display(), echo.display());
     let mut running = supervise(&["sh", "-c", &server]);
