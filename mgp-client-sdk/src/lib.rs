@@ -61,6 +61,7 @@
 //! | subscribe to events | [`Client::events`] |
 //! | answer questions of the server | [`ClientHandler`], or [`ClientBuilder::on_elicitation`] and similar methods |
 //! | retry calls | [`ClientBuilder::retry`] |
+//! | limit rate and quota of calls | [`ClientBuilder::layer`] with [`RateLayer`] or [`QuotaLayer`] |
 //! | choose layers, govern calls | [`ClientBuilder::layer`], [`ClientBuilder::governed`] |
 //! | call any method | [`Client::request`], [`Client::mgp`] |
 
@@ -104,8 +105,8 @@ pub use handler::{ClientHandler, ServerChange};
 pub use health::HealthWatch;
 pub use mgp_lifecycle::{
     AttemptReport, CircuitConfig, EraChoice, FallbackPolicy, HealthChange, HealthReason,
-    MonitorConfig, RepeatPolicy, RetryBudget, RetryConfig, RetryLayer, ToolRetryInfo,
-    UngrantedPolicy,
+    MonitorConfig, Quota, QuotaLayer, RateKey, RateLayer, RateLimit, RepeatPolicy, RetryBudget,
+    RetryConfig, RetryLayer, ToolRetryInfo, UngrantedPolicy,
 };
 /// Configuration and reports of a supervisor.
 pub use mgp_lifecycle::{

@@ -53,7 +53,7 @@ pub enum DiscoveryError {
         path: PathBuf,
     },
     /// A file is not text.
-    #[error("`{path}` is not UTF-8 text")]
+    #[error("`{path}` is not UTF-8 text; save it with this encoding")]
     NotText {
         /// The path of the file.
         path: PathBuf,

@@ -20,6 +20,7 @@ mod manifest;
 mod registration;
 mod registry;
 mod source;
+mod version_shim;
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
@@ -55,3 +56,4 @@ pub use source::{
     LoadedConfig, Origin, ProjectReview, ReviewedServer, Sources, Trust, TrustApproval,
     UnapprovedProject, settings,
 };
+pub use version_shim::VersionShim;

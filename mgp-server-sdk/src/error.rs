@@ -25,7 +25,7 @@ pub enum ServeError {
     Build(#[from] RpcError),
     /// The server cannot listen on the given address.
     #[cfg(feature = "http")]
-    #[error("cannot listen on `{address}`: {source}; use HOST:PORT, e.g. 127.0.0.1:8000")]
+    #[error("cannot listen on `{address}`: {source}; {}", listen_remedy(.source))]
     Listen {
         /// The address as the author gave it.
         address: String,
@@ -59,6 +59,16 @@ pub enum ServeError {
         "`{0}` is reachable from other machines, so `.no_auth()` is not allowed; use `.auth(…)`"
     )]
     Exposed(std::net::SocketAddr),
+}
+
+/// Returns the remedy for the error of the operating system about an address.
+#[cfg(feature = "http")]
+fn listen_remedy(error: &std::io::Error) -> &'static str {
+    match error.kind() {
+        std::io::ErrorKind::AddrInUse => "choose another port, or stop the program that uses it",
+        std::io::ErrorKind::PermissionDenied => "choose a port from 1024 on",
+        _ => "use HOST:PORT, e.g. 127.0.0.1:8000",
+    }
 }
 
 impl fmt::Debug for ServeError {

@@ -10,11 +10,11 @@ use mgp_types::Payload;
 #[cfg(feature = "skills")]
 use mgp_types::mcp::key;
 use mgp_types::mcp::{Completion, ListChanged, ResourcesCapability, ServerCapabilities};
-use mgp_types::method::Initialized;
 #[cfg(feature = "schemas")]
 use mgp_types::method::ToolsValidate;
+use mgp_types::method::{Initialized, Notification as _};
 use mgp_types::mgp::Extension;
-use mgp_types::service::{Extensions, Router};
+use mgp_types::service::{Call, Extensions, Router, Stack};
 
 use crate::change_notifier::{ResourceSubscriber, ResourceWatcher};
 use crate::completion::CompletionEndpoint;
@@ -149,8 +149,8 @@ impl Features {
         #[cfg(feature = "schemas")]
         if offered.tools.is_some() {
             let tools = tools.clone();
-            router = router.on::<ToolsValidate, _, _>(move |_, params| {
-                std::future::ready(tools.validate(&params))
+            router = router.on::<ToolsValidate, _, _>(move |cx, params| {
+                std::future::ready(tools.validate(&cx, &params))
             });
         }
         let offers_events =
@@ -242,4 +242,21 @@ fn list_changed() -> ListChanged {
     let mut capability = ListChanged::new();
     capability.list_changed = Some(true);
     capability
+}
+
+/// Merges the author's endpoints into those of this crate; an endpoint of the author takes precedence. Only
+/// `Initialized` is passed to both, because this crate's handler subscribes the client to changes.
+pub(crate) fn merge_endpoints(own: Router, authors: Router) -> Router {
+    let handler = |router: &Router| router.get(Initialized::METHOD).cloned();
+    let both = handler(&own).zip(handler(&authors));
+    let merged = own.merge(authors);
+    let Some((subscribe, handle)) = both else { return merged };
+    let endpoint = Stack::from_fn(move |call: Call| {
+        let (subscribe, handle) = (subscribe.clone(), handle.clone());
+        async move {
+            subscribe.send(call.clone()).await?;
+            handle.send(call).await
+        }
+    });
+    merged.route(Initialized::METHOD, endpoint)
 }

@@ -100,7 +100,8 @@ impl Leaf {
             .tool()
             .filter(|tool| tool.arguments.is_none_or(|arguments| arguments.starts_with('{')));
         if permission::sends_grants(&call)
-            && let Some(needed) = callable.and_then(|tool| self.tools.permissions_of(tool.name))
+            && let Some(needed) =
+                callable.and_then(|tool| self.tools.permissions_of(tool.name, call.cx()))
         {
             match permission::apply_grants_or_ask(&mut call, &needed) {
                 Ok(None) => {}

@@ -116,8 +116,11 @@
 //! | react to a cancellation | [`Cancelled`]; other async functions are dropped at their current await point |
 //! | ask the user, use the caller's model, read its roots | [`ContextExt`] |
 //! | send log messages to the caller | [`Server::logging`] with [`Logger`] or [`ContextExt::log`] |
+//! | share a value between tools and other functions | [`State`]; [`SharedTools`] for a type with `#[tools]` |
+//! | keep data of a session | `Scope::state` of `Context::scope`; [`CallerState`] for callers without a session |
 //! | read `_meta` of the request | [`RequestMeta`] |
-//! | add and remove tools while the server runs | [`Server::tools`] |
+//! | add, remove, enable and disable tools while the server runs | [`Server::tools`] |
+//! | show a tool only to some callers | [`Tool::visible_to`] |
 //! | set the server's title, icons, web site | [`Server::offer`] |
 //! | limit calls | [`Server::timeout`], [`Server::limit`], [`Server::rate`], [`Server::quota`] |
 //! | protect tools, keep an audit log | [`Server::governed`] |
@@ -224,8 +227,8 @@ pub use session_state::{CallerState, SessionStates};
 pub use skill::{Skill, SkillError};
 pub use tool::{
     Args, Cancelled, Deprecation, FromCall, Handler, IntoToolResult, IntoTools, Json, RequestMeta,
-    RequiredState, ResultStream, Resume, SchemaStyle, SessionInfo, State, Tool, ToolError,
-    ToolRequest, Tools, Trace,
+    RequiredState, ResultStream, Resume, SchemaStyle, SessionInfo, SharedTools, State, Tool,
+    ToolError, ToolRequest, Tools, Trace,
 };
 
 /// The other crates that the generated code and the examples use.

@@ -23,8 +23,9 @@ use crate::tool::{FromCall, ToolRequest};
 ///
 /// let import = Tool::new("import", "Imports rows", |log: Logger| async move {
 ///     let log = log.named("import");
-///     log.log(LogLevel::Info, "began").await;
-///     log.log(LogLevel::Debug, &serde_json::json!({ "rows": 7 })).await;
+///     log.info("began").await;
+///     log.debug(&serde_json::json!({ "rows": 7 })).await;
+///     log.log(LogLevel::Notice, "done").await;
 ///     "done"
 /// });
 /// # drop(Server::new("s", "1").logging().tool(import));
@@ -85,6 +86,30 @@ impl Logger {
                 let _ = outlet.send(OutletItem::Log(params)).await;
             }
         })
+    }
+
+    /// Sends a message of the level `debug`; see [`log`](Self::log).
+    #[must_use = "a message is sent when it is awaited"]
+    pub fn debug<T: Serialize + ?Sized>(&self, data: &T) -> BoxFuture<'static, ()> {
+        self.log(LogLevel::Debug, data)
+    }
+
+    /// Sends a message of the level `info`; see [`log`](Self::log).
+    #[must_use = "a message is sent when it is awaited"]
+    pub fn info<T: Serialize + ?Sized>(&self, data: &T) -> BoxFuture<'static, ()> {
+        self.log(LogLevel::Info, data)
+    }
+
+    /// Sends a message of the level `warning`; see [`log`](Self::log).
+    #[must_use = "a message is sent when it is awaited"]
+    pub fn warning<T: Serialize + ?Sized>(&self, data: &T) -> BoxFuture<'static, ()> {
+        self.log(LogLevel::Warning, data)
+    }
+
+    /// Sends a message of the level `error`; see [`log`](Self::log).
+    #[must_use = "a message is sent when it is awaited"]
+    pub fn error<T: Serialize + ?Sized>(&self, data: &T) -> BoxFuture<'static, ()> {
+        self.log(LogLevel::Error, data)
     }
 
     fn params<T: Serialize + ?Sized>(&self, level: LogLevel, data: &T) -> Option<Payload> {

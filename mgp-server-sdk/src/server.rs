@@ -22,7 +22,7 @@ use tower_layer::Layer;
 use crate::drain::{CloseWhenDrained, Shutdown};
 use crate::error::{BuildError, BuildErrors, ServeError};
 use crate::events;
-use crate::features::{Features, ShutdownNotice};
+use crate::features::{Features, ShutdownNotice, merge_endpoints};
 use crate::health;
 use crate::limit::CallLimits;
 use crate::manifest::Manifest;
@@ -471,8 +471,7 @@ impl Server {
                 .per_call(move |call| timed.timeout_of(call)),
             limits_call_time,
             tools: self.tools,
-            // Endpoints that the author added take precedence over those of this crate.
-            endpoints: features.merge(decisions).merge(self.endpoints),
+            endpoints: merge_endpoints(features.merge(decisions), self.endpoints),
             events,
         });
         Ok(self.around.into_iter().fold(stack, |stack, Gate(layer)| layer(stack)))

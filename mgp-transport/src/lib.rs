@@ -18,6 +18,8 @@ mod stdio;
 #[doc = include_str!("../README.md")]
 mod readme {}
 
+#[cfg(unix)]
+pub use child::raise_open_files;
 pub use child::{
     Child, ChildCommand, ChildError, ChildReader, ChildWriter, Confinement, ExitReport, Keeper,
     PROGRAM_EXTENSIONS, SkippedFolder, StderrLimits, find_program, is_program, search_path,

@@ -26,6 +26,7 @@ mod macros;
 pub mod mcp;
 pub mod method;
 pub mod mgp;
+mod percent;
 #[cfg(feature = "private-file")]
 mod private_file;
 pub mod proposal;
@@ -57,6 +58,7 @@ pub use frontmatter::{FrontmatterError, frontmatter};
 pub use hex::{from_hex, push_hex, to_hex};
 pub use hidden::{escape_hidden, is_hidden};
 pub use letter_case::differs_only_in_case;
+pub use percent::percent_decode;
 #[cfg(feature = "private-file")]
 pub use private_file::{FileLock, PrivateFile, PrivateFileError, backup_paths};
 #[cfg(feature = "service")]

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use clap::builder::PossibleValue;
-use mgp_discovery::import::{Host, read};
+use mgp_discovery::import::{Host, ImportError, read};
 
 use crate::exit::{CliResult, Failure};
 use crate::this_program::is_mgp;
@@ -220,9 +220,44 @@ impl KnownHost {
     }
 
     /// Returns a warning if the host starts further servers from files beside its configuration file, which mgp does
-    /// not read; only Continue does so.
+    /// not read: those of Continue, and of the profiles of VS Code.
     pub(crate) fn unread_servers(self, home: &Path) -> Option<String> {
-        let file = (self.format() == Host::Continue).then(|| self.user_file(home))?;
+        match self.format() {
+            Host::Continue => self.unread_in_folder(home),
+            Host::VsCode => self.unread_in_profiles(home),
+            _ => None,
+        }
+    }
+
+    fn unread_in_profiles(self, home: &Path) -> Option<String> {
+        let profiles = self.user_file(home).parent()?.join("profiles");
+        let entries = std::fs::read_dir(profiles).ok()?.flatten().take(MAX_BESIDE);
+        let files = entries.map(|entry| entry.path().join("mcp.json"));
+        let mut files: Vec<PathBuf> = files.filter(|file| self.starts_others(file)).collect();
+        files.sort();
+        let (title, name, file) = (self.title(), self.name(), files.first()?.display());
+        let more = match files.len() {
+            1 => String::new(),
+            all => format!(" (and those of {} more)", all - 1),
+        };
+        Some(format!(
+            "{title} starts the servers of the profile in `{file}`{more} itself, not governed; run `mgp import \"{file}\" --apply`, then `mgp connect {name} \"{file}\" --replace`"
+        ))
+    }
+
+    /// Returns whether the host starts servers other than mgp from a file.
+    pub(crate) fn starts_others(self, file: &Path) -> bool {
+        let text = Some(file).filter(|file| is_short(file));
+        let text = text.and_then(|file| std::fs::read_to_string(file).ok());
+        let all = text.and_then(|text| read(self.format(), file, &text).ok());
+        all.is_some_and(|all| {
+            all.servers.iter().any(|server| !is_mgp(&server.entry))
+                || all.refused.iter().any(ImportError::is_started)
+        })
+    }
+
+    fn unread_in_folder(self, home: &Path) -> Option<String> {
+        let file = self.user_file(home);
         let folder = file.parent()?;
         let entries = std::fs::read_dir(folder).ok()?.flatten().take(MAX_BESIDE);
         let mut names: Vec<String> = entries
@@ -268,6 +303,7 @@ impl KnownHost {
             };
             if host.format() == Host::Continue && file.ends_with(SETTINGS_OF_CONTINUE)
                 || host.format() == Host::Antigravity && file.ends_with(EARLIER_FILE_OF_ANTIGRAVITY)
+                || host.format() == Host::VsCode && is_of_profile(file)
                 || host.moved_file().is_some_and(is_moved)
             {
                 return true;
@@ -310,12 +346,22 @@ pub(crate) fn first_names(names: &[String]) -> String {
 fn lists_servers(file: &Path) -> bool {
     let is_list =
         file.extension().is_some_and(|end| end == "json" || end == "yaml" || end == "yml");
-    let is_short =
-        |metadata: std::fs::Metadata| metadata.is_file() && metadata.len() <= MAX_BESIDE_BYTES;
     is_list
-        && std::fs::metadata(file).is_ok_and(is_short)
+        && is_short(file)
         && std::fs::read_to_string(file)
             .is_ok_and(|text| ["mcpServers", "command", "url"].iter().any(|key| text.contains(key)))
+}
+
+fn is_short(file: &Path) -> bool {
+    std::fs::metadata(file)
+        .is_ok_and(|metadata| metadata.is_file() && metadata.len() <= MAX_BESIDE_BYTES)
+}
+
+/// Returns whether a file has the servers of a profile of VS Code.
+fn is_of_profile(file: &Path) -> bool {
+    let profiles = file.parent().and_then(Path::parent);
+    file.ends_with("mcp.json")
+        && profiles.is_some_and(|folder| folder.ends_with("Code/User/profiles"))
 }
 
 /// The variable that names the folder of Claude Code's files.

@@ -17,7 +17,6 @@ use mgp_server_sdk::{ChangeNotifier, Server};
 use mgp_toolindex::{SessionLimits, Sessions, ToolIndex};
 use mgp_types::service::{BoxFuture, MemoryAudit, Principal, ServerId};
 use mgp_types::store::{Db, MemoryStore, Store};
-use tokio::sync::Semaphore;
 
 use super::active_config::{
     ActiveConfig, ConfigOrigin, InteractiveAgents, SharedConfig, audit_config, context_plan,
@@ -32,8 +31,8 @@ use super::dispatch::{Dispatcher, MetaToolConfig};
 use super::error::KernelError;
 use super::events::{DeliveryContext, KernelEvents, OpenDecisions, follow_audit};
 use super::fleet::{
-    self, ChangedLists, CreateServer, FirstStartPermits, FleetContext, KnownServers,
-    ResourceSubscriptions, StaleLists, StoppedOwners, load_stored_lists,
+    self, ChangedLists, CreateServer, FleetContext, KnownServers, ResourceSubscriptions,
+    StaleLists, StartPermits, StoppedOwners, load_stored_lists,
 };
 use super::handle::{Kernel, KernelParts};
 use super::kernel_hops;
@@ -50,12 +49,6 @@ use super::reload;
 use super::script_judge::StrictJudge;
 use super::url_sink::UrlSink;
 use super::{search, telemetry};
-
-/// The maximum number of servers that are being started at the same time, and of those that calls start.
-const MAX_STARTS: usize = 8;
-
-/// The maximum number of sessions with subscriptions that are being started again at the same time.
-const MAX_RESUMES: usize = 4;
 
 /// The folder of registered scripts, relative to the state folder.
 const SCRIPTS_FOLDER: &str = "scripts";
@@ -343,10 +336,7 @@ impl KernelBuilder {
             logins,
             stale: StaleLists::default(),
             known: KnownServers::load(Arc::clone(&store)).await?,
-            start_permits: Arc::new(Semaphore::new(MAX_STARTS)),
-            call_start_permits: Arc::new(Semaphore::new(MAX_STARTS)),
-            first_start_permits: FirstStartPermits::new(),
-            resume_permits: Arc::new(Semaphore::new(MAX_RESUMES)),
+            start_permits: StartPermits::new(),
             local: Arc::new(local),
             notifications: ChangeNotifier::new(),
             changed_lists: ChangedLists::default(),

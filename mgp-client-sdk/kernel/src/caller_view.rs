@@ -46,13 +46,9 @@ impl CallerView {
         self.governance.access().sees(cx, Some(server), tool).is_ok()
     }
 
-    /// Returns whether every new call of a tool by a caller is refused, because the caller's credentials permit no calls
-    /// of it, or because it lacks a permission for which no person is asked.
-    pub(crate) fn refuses(&self, cx: &Context, tool: &IndexedTool) -> bool {
-        let server = ServerId::from(tool.server_id());
-        let missing = || self.governance.missing_permissions(&cx.principal, &server, tool.name());
-        self.governance.access().may_call(cx, &server, tool.name()).is_err()
-            || missing().iter().any(|missing| !missing.may_ask)
+    /// Returns whether a caller, with the credentials of this request, may call a tool.
+    pub(crate) fn may_call(&self, cx: &Context, tool: &IndexedTool) -> bool {
+        self.governance.access().may_call(cx, &tool.server_id().into(), tool.name()).is_ok()
     }
 
     /// Returns whether a caller would see a tool if its definition did not wait for an operator.
@@ -100,7 +96,7 @@ impl AvailabilityCheck for CallerView {
         }
         let server = ServerId::from(tool.server_id());
         // Name the credentials as the reason if they permit the caller to see a tool, but not to call it.
-        if self.governance.access().may_call(cx, &server, tool.name()).is_err() {
+        if !self.may_call(cx, tool) {
             let how = "the caller's API key or token permits no calls of it; use one that does"
                 .to_owned();
             return Availability::NeedsApproval { permissions: Vec::new(), how: Some(how) };

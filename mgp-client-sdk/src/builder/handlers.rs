@@ -65,6 +65,18 @@ impl ClientBuilder {
 
     /// Sets the handler that shows a form to the user and returns the answer.
     ///
+    /// ```
+    /// use std::collections::BTreeMap;
+    ///
+    /// use mgp_client_sdk::Client;
+    ///
+    /// let builder = Client::builder("me", "1.0").on_elicitation(|form| async move {
+    ///     println!("{}", form.message);
+    ///     form.accept_with(&BTreeMap::from([("name", "Ann")]))
+    /// });
+    /// # drop(builder);
+    /// ```
+    ///
     /// [`ElicitParams::accept`] accepts the form with its default values. [`ElicitParams::accept_with`] sets some
     /// fields; the others get their default values.
     pub fn on_elicitation<F, Fut>(mut self, handler: F) -> Self
@@ -175,6 +187,14 @@ impl ClientBuilder {
     }
 
     /// Sets the client's roots (its working directories).
+    ///
+    /// ```
+    /// use mgp_client_sdk::Client;
+    /// use mgp_client_sdk::types::mcp::Root;
+    ///
+    /// let builder = Client::builder("me", "1.0").roots(Root::from_path("/home/ann/project"));
+    /// # drop(builder);
+    /// ```
     pub fn roots(self, roots: impl IntoIterator<Item = Root>) -> Self {
         let roots: Vec<_> = roots.into_iter().collect();
         self.on_roots(move || ready(Ok(roots.clone())))
@@ -234,6 +254,15 @@ impl ClientBuilder {
     // === Notifications ===
 
     /// Sets a hook that receives log messages.
+    ///
+    /// ```
+    /// use mgp_client_sdk::Client;
+    ///
+    /// let builder = Client::builder("me", "1.0").on_log(|message| {
+    ///     println!("{:?}: {}", message.level, message.data.as_str());
+    /// });
+    /// # drop(builder);
+    /// ```
     ///
     /// A server of 2026-07-28 sends those of a call only if the call requests them with
     /// [`ToolCall::log_level`](crate::ToolCall::log_level); for older servers see

@@ -225,8 +225,7 @@ impl ClientBuilder {
     /// count towards the time-out.
     ///
     /// ```
-    /// use mgp_client_sdk::{Client, TestClient};
-    /// use mgp_lifecycle::{Quota, QuotaLayer, RateKey, RateLayer, RateLimit};
+    /// use mgp_client_sdk::{Client, Quota, QuotaLayer, RateKey, RateLayer, RateLimit, TestClient};
     /// use mgp_server_sdk::{Server, Tool};
     ///
     /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {

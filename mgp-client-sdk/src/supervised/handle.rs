@@ -227,7 +227,8 @@ impl SupervisedClient {
             .into())
     }
 
-    /// Waits until the server is connected and returns its client.
+    /// Waits until the server is connected and returns its client. Does not start the server: before the first
+    /// [`start`](Self::start), it waits for that.
     ///
     /// # Errors
     /// [`Error::Call`], with the reason, if the server is not running and will not be started automatically.

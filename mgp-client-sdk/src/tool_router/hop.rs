@@ -17,7 +17,7 @@ use mgp_lifecycle::TaskTicket;
 use mgp_types::mcp::Era;
 use mgp_types::service::{
     BoxFuture, Call, CallerAccess, CallerChannel, CallerRequest, Context, InputRequired, Outlet,
-    Peer, Reply, ServerId, Stack,
+    Peer, Recheck, Reply, ServerId, Stack,
 };
 use mgp_types::{Object, Payload, RpcError, random_name};
 use serde::{Deserialize, Serialize};
@@ -84,7 +84,8 @@ impl Hop {
     }
 
     /// Returns whether a request of a modern caller carries the answer to a question of a call that was parked. Such a
-    /// call continues without passing the gates again.
+    /// call continues without passing the gates again; the decision of its gates is only checked again, for the call as
+    /// it began, but with the credentials of the request.
     #[must_use]
     pub fn is_continued(cx: &Context) -> bool {
         cx.caller_access.channel().and_then(parked_name).is_some()
@@ -96,9 +97,7 @@ impl Hop {
         let CallerAccess::Channel(asker) = &cx.caller_access else { return };
         let parked_calls = &self.parked_calls;
         let caller = RoundsCaller { cx, asker: Arc::clone(asker), parked_calls };
-        let parked = caller.parked().map(|name| parked_calls.take(&name, &cx.principal));
-        if let Some(Ok(call)) = parked {
-            drop(call);
+        if caller.parked().is_some_and(|name| parked_calls.end(&name, &cx.principal)) {
             caller.forget_parked();
         }
     }
@@ -383,6 +382,12 @@ impl<'a> RoundsCaller<'a> {
         parked_name(&*self.asker)
     }
 
+    /// Takes a parked call out of the table; fails if the gates no longer admit it with the credentials of the request.
+    fn take(&self, name: &str) -> Result<ParkedCall, RpcError> {
+        let call = self.parked_calls.take(name, &self.cx.principal)?;
+        call.recheck.run(self.cx).map(|()| call)
+    }
+
     fn forget_parked(&self) {
         self.asker.keep(PARKED_KEY, &Payload::from_trusted("null"));
     }
@@ -397,11 +402,13 @@ impl<'a> RoundsCaller<'a> {
         parked: Option<String>,
     ) -> Result<Reply, RpcError> {
         let running = if let Some(name) = &parked {
-            self.parked_calls.take(name, &self.cx.principal)?
+            self.take(name)?
         } else {
             let outlet = Arc::new(RoundOutlet::new(self.cx));
             let channel = Arc::new(RoundChannel::new(Arc::clone(&self.asker)));
             let (sink, own) = (Arc::clone(&outlet), Arc::clone(&channel));
+            let recheck = Recheck::default();
+            call.cx_mut().extensions.insert(recheck.clone());
             let start = |asker| -> BoxFuture<'static, Result<Reply, RpcError>> {
                 // Layers that ask before the call is a task use the caller's own channel, which ends the round.
                 let mut cx = self.cx.clone();
@@ -417,7 +424,7 @@ impl<'a> RoundsCaller<'a> {
                 })
             };
             let call = ParkedCall::inline(self.cx.principal.clone(), start);
-            let mut call = call.with_outlet(outlet);
+            let mut call = call.with(outlet, recheck);
             call.channel = Some(channel);
             call
         };
@@ -481,18 +488,20 @@ async fn send_parked(
     let caller = RoundsCaller { cx: &cx, asker, parked_calls: &parked_calls };
     let name = caller.parked();
     let running = if let Some(name) = &name {
-        parked_calls.take(name, &cx.principal)?
+        caller.take(name)?
     } else {
         let outlet = Arc::new(RoundOutlet::new(&cx));
-        let sink = Arc::clone(&outlet);
+        let (sink, recheck) = (Arc::clone(&outlet), Recheck::default());
+        let checks = recheck.clone();
         let start = |asker| {
             let mut forwarded = call.forward(peer);
             forwarded.cx_mut().caller_access = CallerAccess::Channel(asker);
             forwarded.cx_mut().outlet = Outlet::new(sink);
+            forwarded.cx_mut().extensions.insert(checks);
             // A parked call lasts longer than the trace span of its caller's request, so it has its own trace span.
             send(&client, client.stack(), forwarded)
         };
-        ParkedCall::start(cx.principal.clone(), start).with_outlet(outlet)
+        ParkedCall::start(cx.principal.clone(), start).with(outlet, recheck)
     };
     let outcome = caller.finish(running, name, Some(&server)).await;
     outcome.map_err(|error| check_pages(error, cx.server.as_ref()))

@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use mgp_types::method::{Request, RootsList, SamplingCreateMessage};
 use mgp_types::service::{
-    BoxFuture, CallerAccess, CallerChannel, CallerRequest, Context, EndGuard, Principal, Reply,
-    Scope, ScopeKind,
+    BoxFuture, CallerAccess, CallerChannel, CallerRequest, Context, EndGuard, Principal, Recheck,
+    Reply, Scope, ScopeKind,
 };
 use mgp_types::sync::Mutex;
 use mgp_types::{ErrorCode, Payload, RpcError};
@@ -44,6 +44,8 @@ pub(crate) struct ParkedCall {
     principal: Principal,
     questions: Arc<Questions>,
     outlet: Arc<RoundOutlet>,
+    /// The checks of the call's gates.
+    pub(super) recheck: Recheck,
     /// The channel of the layers of a call that began within its caller's request.
     pub(super) channel: Option<Arc<RoundChannel>>,
     running: BoxFuture<'static, Result<Reply, RpcError>>,
@@ -86,7 +88,8 @@ impl ParkedCall {
     ) -> Self {
         let questions = Arc::new(Questions::default());
         let running = make(Arc::new(ParkedChannel(Arc::clone(&questions))));
-        Self { principal, questions, outlet: Arc::default(), channel: None, running, task: None }
+        let (outlet, recheck) = (Arc::default(), Recheck::default());
+        Self { principal, questions, outlet, recheck, channel: None, running, task: None }
     }
 
     /// Lets the call run in its own task from now on.
@@ -104,9 +107,9 @@ impl ParkedCall {
         });
     }
 
-    /// Stores the sink to which the call sends its partial results, so that it can be redirected.
-    pub(crate) fn with_outlet(mut self, outlet: Arc<RoundOutlet>) -> Self {
-        self.outlet = outlet;
+    /// Stores the sink of the call's partial results, so that it can be redirected, and the checks of its gates.
+    pub(super) fn with(mut self, outlet: Arc<RoundOutlet>, recheck: Recheck) -> Self {
+        (self.outlet, self.recheck) = (outlet, recheck);
         self
     }
 
@@ -306,22 +309,24 @@ impl ParkedCalls {
 
     /// Takes a parked call out of the table; fails if it has expired, or if another principal parked it.
     pub(crate) fn take(&self, name: &str, principal: &Principal) -> Result<ParkedCall, RpcError> {
-        let taken = {
-            let mut table = self.0.lock();
-            let parked = &mut table.parked;
-            let owned = parked.get(name).is_some_and(|entry| entry.call.principal == *principal);
-            if owned { parked.remove(name) } else { None }
-        };
-        match taken {
-            Some(Entry { until, call, hook }) if until > Instant::now() => {
-                drop(hook);
-                Ok(call)
-            }
+        match self.take_entry(name, principal) {
+            Some(Entry { until, call, .. }) if until > Instant::now() => Ok(call),
             _ => Err(RpcError::new(
                 ErrorCode::TIMEOUT,
                 "the call no longer waits for this answer; make it again from the start",
             )),
         }
+    }
+
+    /// Cancels a parked call of a principal; returns whether there was one.
+    pub(super) fn end(&self, name: &str, principal: &Principal) -> bool {
+        self.take_entry(name, principal).is_some()
+    }
+
+    fn take_entry(&self, name: &str, principal: &Principal) -> Option<Entry> {
+        let parked = &mut self.0.lock().parked;
+        let is_own = parked.get(name).is_some_and(|entry| entry.call.principal == *principal);
+        if is_own { parked.remove(name) } else { None }
     }
 
     /// Cancels a parked call; does nothing if the call has been taken out of the table.
@@ -394,10 +399,11 @@ impl<'a> ParkedGuard<'a> {
         Self { parked_calls, name, cx }
     }
 
-    /// Takes the call out of the table again; fails if it has expired.
+    /// Takes the call out of the table again; fails if it has expired or is no longer allowed.
     pub(super) fn take(self) -> Result<ParkedCall, RpcError> {
         // Dropping the guard has no effect afterwards, because the table no longer contains the call.
-        self.parked_calls.take(self.name, &self.cx.principal)
+        let call = self.parked_calls.take(self.name, &self.cx.principal)?;
+        call.recheck.run(self.cx).map(|()| call)
     }
 }
 
@@ -463,8 +469,7 @@ mod tests {
     }
 
     fn one() -> ParkedCall {
-        let who = Principal::local();
-        ParkedCall::start(who, |_| Box::pin(std::future::pending()))
+        ParkedCall::start(Principal::local(), |_| Box::pin(pending()))
     }
 
     #[tokio::test(start_paused = true)]
@@ -494,8 +499,8 @@ mod tests {
         let parked_calls = ParkedCalls::default();
         parked_calls.put("silent", one());
         let mut open = Vec::new();
-        let cases = [("form", "elicitation/create"), ("model", "sampling/createMessage")];
-        for (name, method) in cases {
+        for (name, method) in [("form", "elicitation/create"), ("model", "sampling/createMessage")]
+        {
             let (call, ask) = (one(), CallerRequest::new(method, Payload::empty_object()));
             open.push(ParkedChannel(Arc::clone(&call.questions)).ask("a", ask));
             parked_calls.put(name, call);
@@ -515,7 +520,7 @@ mod tests {
         let mut channel = None;
         let call = ParkedCall::start(Principal::local(), |asker| {
             channel = Some(asker);
-            Box::pin(std::future::pending())
+            Box::pin(pending())
         });
         let channel = channel.unwrap();
         assert!(channel.can_ask_now());
@@ -558,8 +563,7 @@ mod tests {
         let parked_calls = ParkedCalls::default();
         let (ann, eve) = (Principal::local().agent("ann"), Principal::local().agent("eve"));
         let park = |name: &str, who: &Principal| {
-            let call = ParkedCall::start(who.clone(), |_| Box::pin(std::future::pending()));
-            parked_calls.put(name, call);
+            parked_calls.put(name, ParkedCall::start(who.clone(), |_| Box::pin(pending())));
         };
         park("ann", &ann);
         park("0", &eve);

@@ -13,12 +13,10 @@ use mgp_types::{ErrorCode, RpcError, clip, escape_hidden};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use super::log_limit::LogLimit;
+
 /// The time for which the open question of one caller keeps the questions to others from being asked.
 const SHARED_TIME: Duration = Duration::from_mins(2);
-
-/// The maximum number of refused questions that are logged in each [`LOG_INTERVAL`], for each connection.
-const MAX_LOGGED: u32 = 20;
-const LOG_INTERVAL: Duration = Duration::from_mins(1);
 
 /// The maximum length of a logged reason, in bytes.
 const MAX_REASON_BYTES: usize = 300;
@@ -27,8 +25,8 @@ const MAX_REASON_BYTES: usize = 300;
 #[derive(Default)]
 pub(super) struct AskedQuestions {
     open: Mutex<Vec<Arc<Asked>>>,
-    /// The beginning of the current interval, and the number of refused questions since then.
-    refused: Mutex<Option<(Instant, u32)>>,
+    /// Counts the refused questions of the connection.
+    refused: LogLimit,
 }
 
 struct Asked {
@@ -75,7 +73,7 @@ impl AskedQuestions {
         caller: Option<&Principal>,
         error: &RpcError,
     ) {
-        if !self.may_log() {
+        if !self.refused.admits() {
             return;
         }
         tracing::info!(
@@ -86,16 +84,6 @@ impl AskedQuestions {
             reason = escape_hidden(&clip(error.message(), MAX_REASON_BYTES)).as_str(),
             "question of a server refused"
         );
-    }
-
-    /// Returns whether one more refusal may be logged, so that a server cannot fill the log.
-    fn may_log(&self) -> bool {
-        let now = Instant::now();
-        let mut refused = self.refused.lock();
-        let current = refused.filter(|(since, _)| now.duration_since(*since) < LOG_INTERVAL);
-        let (since, count) = current.unwrap_or((now, 0));
-        *refused = Some((since, count.saturating_add(1)));
-        count < MAX_LOGGED
     }
 }
 

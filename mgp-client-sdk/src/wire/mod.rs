@@ -7,6 +7,7 @@ mod form_question;
 mod header_mirror;
 mod inbound;
 mod liveness;
+mod log_limit;
 mod offers;
 mod outbound;
 mod page_address;

@@ -7,6 +7,7 @@ use mgp_types::service::{CallerRequest, PeerInfo, ServerId};
 use mgp_types::{Object, Payload, RpcError, differs_only_in_case};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
+use serde_json::Value;
 
 use super::page_address::check_page;
 
@@ -32,11 +33,56 @@ pub(crate) fn question_for_caller(
         let mut text: String = question.decode(member).ok().flatten().unwrap_or_default();
         if method == ElicitationCreate::METHOD {
             text = shown_text(text);
+            show_form(&mut question);
         }
         // Texts can always be encoded.
         let _ = question.encode(member, &(words + &text));
     }
     Payload::of(&question).unwrap_or_else(|_| params.clone())
+}
+
+/// Escapes the texts of a form: its titles and descriptions, and the names of its choices. Values that the caller sends
+/// back are not changed.
+fn show_form(question: &mut Object) {
+    let Ok(Some(mut form)) = question.decode::<Value>(FORM) else { return };
+    // Write only a form that has changed, because its fields lose their order.
+    if show_texts(&mut form) {
+        // JSON values can always be encoded.
+        let _ = question.encode(FORM, &form);
+    }
+}
+
+/// Escapes the texts of a part of a form; returns whether any of them changed.
+fn show_texts(form: &mut Value) -> bool {
+    let mut has_changed = false;
+    match form {
+        Value::Array(items) => items.iter_mut().for_each(|item| has_changed |= show_texts(item)),
+        Value::Object(members) => {
+            for (name, member) in members {
+                // Some hosts ignore the case of names.
+                has_changed |= match (name.to_ascii_lowercase().as_str(), member) {
+                    ("title" | "description", Value::String(text)) => show_text(text),
+                    ("enumnames", Value::Array(names)) => {
+                        let texts = names.iter_mut().filter_map(|name| match name {
+                            Value::String(text) => Some(text),
+                            _ => None,
+                        });
+                        texts.fold(false, |changed, text| show_text(text) | changed)
+                    }
+                    (_, member) => show_texts(member),
+                };
+            }
+        }
+        _ => {}
+    }
+    has_changed
+}
+
+fn show_text(text: &mut String) -> bool {
+    let shown = shown_text(text.clone());
+    let has_changed = shown != *text;
+    *text = shown;
+    has_changed
 }
 
 /// Escapes the characters of a server's text that change the direction of text or control a terminal, so that a person
@@ -78,8 +124,10 @@ fn remove_local_ids(question: &mut Object) {
 const MAX_DEPTH: usize = 120;
 
 /// The members of an elicitation that decide how a host shows it.
-pub(super) const SHOWN_MEMBERS: [&str; 5] =
-    ["elicitationId", "message", "mode", "requestedSchema", "url"];
+pub(super) const SHOWN_MEMBERS: [&str; 5] = ["elicitationId", "message", "mode", FORM, "url"];
+
+/// The member of an elicitation that has the form.
+const FORM: &str = "requestedSchema";
 
 /// Refuses a question that the caller did not offer to answer, even if the forwarding client offered it. Also refuses a
 /// question that is nested too deeply for the caller to read, or that asks a user to open a page which is not safe.
@@ -108,7 +156,7 @@ pub(crate) fn offers(
     let offered = caller.capabilities.as_ref().and_then(|all| all.get().ok());
     let offered: ClientCapabilities = offered.unwrap_or_default();
     let missing = if ask.method() == ElicitationCreate::METHOD {
-        refuse_other_case(ask.params())?;
+        refuse_unread(ask.params())?;
         match &question.url {
             Some(page) => check_page(page, server)?,
             None if question.mode.as_deref() == Some("url") => {
@@ -139,8 +187,8 @@ pub(crate) fn offers(
 }
 
 /// Refuses an elicitation with a member that a host which ignores the case of names would use in place of the one that
-/// was checked.
-fn refuse_other_case(params: &Payload) -> Result<(), RpcError> {
+/// was checked, and one with a form of which this kernel cannot escape the texts, because it cannot read it.
+fn refuse_unread(params: &Payload) -> Result<(), RpcError> {
     let members: Object = params.get()?;
     let known =
         |name: &str| SHOWN_MEMBERS.into_iter().find(|known| differs_only_in_case(name, known));
@@ -149,13 +197,14 @@ fn refuse_other_case(params: &Payload) -> Result<(), RpcError> {
             let message = format!("a member differs from `{known}` only in case");
             Err(RpcError::invalid_params(message))
         }
-        None => Ok(()),
+        None => members.decode::<Value>(FORM).map(drop),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use mgp_types::mcp::{ElicitParams, Revision};
+    use serde_json::json;
 
     use super::*;
 
@@ -189,6 +238,53 @@ mod tests {
             let asked: ElicitParams = asked.get().unwrap();
             assert_eq!(asked.message, format!("The server `s` asks:\n{expected}"));
         }
+    }
+
+    #[test]
+    fn the_texts_of_a_form_cannot_change_the_direction_in_which_a_person_reads_them() {
+        for (text, expected) in [("\u{202e}a", r"\u{202e}a"), ("b\u{200f}", "b\u{200f}")] {
+            let field = json!({
+                "title": text, "description": text, "type": "string", "enum": [text],
+                "enumNames": [text], "oneOf": [{"const": text, "title": text}], "default": text,
+                "Title": text,
+            });
+            let form = json!({"message": "?", "requestedSchema": {"properties": {"x": field}}});
+            let params = Payload::of(&form).unwrap();
+            let asked = question_for_caller(Some(&"s".into()), ElicitationCreate::METHOD, &params);
+            let asked: Value = asked.get().unwrap();
+            let field = &asked["requestedSchema"]["properties"]["x"];
+            let choice = &field["oneOf"][0];
+            let titles = [&field["title"], &field["Title"], &field["description"]];
+            for shown in titles.into_iter().chain([&field["enumNames"][0]]) {
+                assert_eq!(shown, expected);
+            }
+            assert_eq!(choice["title"], expected);
+            for value in [&field["enum"][0], &choice["const"], &field["default"]] {
+                assert_eq!(value, text);
+            }
+        }
+    }
+
+    #[test]
+    fn a_form_with_texts_that_cannot_be_escaped_is_refused() {
+        let caller = PeerInfo::new(Revision::V2025_06_18);
+        for (limit, is_read) in [("1e9", true), ("1e999", false), (r#""\ud800""#, false)] {
+            let form =
+                format!(r#"{{"properties":{{"x":{{"title":"\u202ea","maximum":{limit}}}}}}}"#);
+            let params = format!(r#"{{"message":"?","requestedSchema":{form}}}"#);
+            let ask =
+                CallerRequest::new(ElicitationCreate::METHOD, Payload::parse(params).unwrap());
+            assert_eq!(offers(&caller, None, &ask).is_ok(), is_read, "{form}");
+        }
+    }
+
+    #[test]
+    fn an_unchanged_form_keeps_the_order_of_its_fields() {
+        let form = r#"{"properties":{"name":{"title":"Name"},"age":{"title":"Age"}}}"#;
+        let params = Payload::parse(format!(r#"{{"message":"?","requestedSchema":{form}}}"#));
+        let server = ServerId::from("s");
+        let asked = question_for_caller(Some(&server), ElicitationCreate::METHOD, &params.unwrap());
+        assert!(asked.as_str().contains(form), "{asked:?}");
     }
 
     #[test]

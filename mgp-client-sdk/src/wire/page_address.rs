@@ -6,10 +6,14 @@ use mgp_types::mcp::{ElicitParams, UrlElicitationRequiredData};
 use mgp_types::service::{ServerId, is_loopback_host, shown_url};
 use mgp_types::{ErrorCode, Extras, Payload, RpcError, canonical, differs_only_in_case, is_hidden};
 
+use super::log_limit::LogLimit;
 use super::offers::SHOWN_MEMBERS;
 
 /// The maximum length of an address in bytes.
 const MAX_BYTES: usize = 8 << 10;
+
+/// Counts the logged refusals of this process.
+static LOGGED: LogLimit = LogLimit::new();
 
 /// The part of every refusal that names the remedy for the developer of the server.
 const REMEDY: &str = "a page is opened at `https://…`, or at `http://…` on this machine";
@@ -61,7 +65,9 @@ fn read_pages(data: &Payload) -> Option<Vec<ElicitParams>> {
 fn refusal(address: &str, server: Option<&ServerId>) -> Option<String> {
     let fault = fault(address)?;
     let shown = shown_url(address);
-    tracing::warn!(?server, page = shown.as_str(), fault, "page of an elicitation refused");
+    if LOGGED.admits() {
+        tracing::warn!(?server, page = shown.as_str(), fault, "page of an elicitation refused");
+    }
     Some(format!("the page `{shown}` is refused, because its address {fault}; {REMEDY}"))
 }
 

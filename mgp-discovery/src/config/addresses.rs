@@ -57,6 +57,20 @@ impl<'a> Address<'a> {
     }
 }
 
+/// The remedy for a URL with a user name.
+pub(super) const USER_REMEDY: &str = "take it out, and write `headers = { Authorization = \"Basic ${keyring:NAME}\" }`; the \
+                           secret is the base64 of USER:PASSWORD, see `mgp secrets set --help`";
+
+/// Returns whether a URL has a user name, literally or by a reference. A reference `${…}` itself may contain any
+/// characters.
+pub(super) fn has_user(url: &str) -> bool {
+    let rest = url.split_once("://").map_or("", |(_, rest)| rest);
+    let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let before = host.split("${").next().unwrap_or_default();
+    let after = host.rsplit('}').next().unwrap_or_default();
+    before.contains('@') || (!after.contains("${") && after.contains('@'))
+}
+
 fn is_host(host: &str) -> bool {
     if let Some(bracketed) = host.strip_prefix('[') {
         let address = bracketed.strip_suffix(']').map(str::parse::<Ipv6Addr>);

@@ -87,9 +87,6 @@ pub enum Surface {
 }
 
 impl Surface {
-    pub(super) const WORDS: &'static [&'static str] =
-        &["auto", "search", "categories", "find", "direct"];
-
     pub(super) fn read(reader: &mut Reader<'_, '_, '_>) -> Option<Self> {
         Some(match reader.text("surface")?.as_str() {
             "search" => Self::Search,

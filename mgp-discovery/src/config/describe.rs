@@ -69,7 +69,7 @@ Servers are merged by their id: an entry of the project replaces yours, which `m
 A project's file has no effect until its exact content is approved (`mgp trust`); then it may add servers with at most the trust level `standard`, and nothing else.
 Only a kernel that starts in that folder reads the file; subfolders do not count. The kernel that hosts share keeps the files with which it started, and `mgp status` lists them under `config`. So give the project a kernel with a state folder of its own ([A project](project.md)). With the usual state folder, `mgp serve --stdio --standalone` reads it too, but only while no other kernel runs.
 
-An unknown key is a warning that names the most similar known key.
+An unknown key has no effect; a warning names the key, or the table, that was probably meant.
 An error in a server's entry disables that server; an error anywhere else disables the file. A running kernel keeps the previous entry, or its whole previous configuration.
 
 These texts are expanded in each key whose meaning below mentions it, e.g. `command` and `env`; in other keys `${…}` is plain text or an error:
@@ -83,7 +83,8 @@ These texts are expanded in each key whose meaning below mentions it, e.g. `comm
 | `${keyring:NAME}` | a value of `mgp secrets set NAME`; only in the user's own files |
 | `$$` | a dollar sign |
 
-Without a variable `HOME`, as on Windows, `${HOME}` is your home folder. A `~/` at the beginning of `command` and `cwd` is your home folder too.
+Without a variable `HOME`, as on Windows, `${HOME}` is your home folder. A `~/` at the beginning of `command` and `cwd` is your home folder too; in `args` it is not expanded.
+Write a path of Windows in single quotes: in double quotes `\\` begins an escape.
 
 ## Folders
 

@@ -1,8 +1,7 @@
 //! The table of all keys of `mgp.toml`. The parser uses it, and `docs/config.md` and the JSON Schema are generated from
 //! it (MGP §15.2).
 
-use super::KeyKind;
-use super::bounds::Surface;
+use super::{KeyKind, nearest};
 
 /// A key of `mgp.toml`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +43,7 @@ const RISKS: &[&str] = &["safe", "moderate", "dangerous"];
 const VALIDATORS: &[&str] = &["sandbox", "readonly", "network_restricted", "code_safety", "none"];
 const PROOFS: &[&str] = &["none", "terminal", "passphrase"];
 const RESTARTS: &[&str] = &["never", "on_failure", "always"];
+const SURFACES: &[&str] = &["auto", "search", "categories", "find", "direct"];
 const SEVERITIES: &[&str] = &["info", "warning", "error"];
 const MANY: u64 = i64::MAX as u64;
 
@@ -151,13 +151,14 @@ pub const KEYS: &[ConfigKey] = keys! {
         "deny_commands" KeyKind::Texts, "[]", "Words that no such command may have.";
     }
     "servers.mgp.retry": {
-        "attempts" KeyKind::Number(1, 10), "4", "The most attempts of one call, with the first. A call that may have run is repeated only if its tool is declared to be safe, read-only or idempotent. Each attempt is checked and recorded. A change of this table restarts the server.";
+        "attempts" KeyKind::Number(1, 10), "4", "The most attempts of one call, with the first. A call that may have run is repeated only if its tool is declared to be safe, read-only or idempotent, or if it has an idempotency key and the server negotiated `idempotency`. Each attempt is checked and recorded. A change of this table restarts the server.";
         "max_wait" KeyKind::Duration, "10s", "The longest wait before an attempt; an error that asks for a longer one is returned.";
         "total_timeout" KeyKind::Duration, "30s", "The time from the start of a call after which no attempt begins.";
         "budget_percent" KeyKind::Number(0, 100), "10", "The retries for each hundred calls of the last minute; ten are always possible.";
         "circuit_failures" KeyKind::Number(0, 1000), "5", "The failures in a row, within 30 s, after which the server is not called for a while; `0` for never.";
         "circuit_open" KeyKind::Duration, "5s", "The time for which the server is not called then; one call tests it afterwards.";
         "fallback" KeyKind::Switch, "true", "Whether the `fallback_tool` that an error names is called after the last attempt, if its risk is not higher.";
+        "keys" KeyKind::Switch, "false", "Whether each call without an idempotency key gets one, if the server negotiated `idempotency`. Set it only if the server keeps its keys when it restarts; it finishes such a call even if the caller cancels the call.";
     }
     "kernel": {
         "timeout" KeyKind::Duration, "60s", "The time a call of a tool, prompt or resource may take without reporting progress. Waiting for a person or for a free slot does not count.";
@@ -171,7 +172,7 @@ pub const KEYS: &[ConfigKey] = keys! {
         "permission_policy" KeyKind::Word(APPROVAL), "interactive", "How permissions of servers are decided: `interactive` asks a person, `auto_approve` grants all, `deny_all` grants those in `permissions` and those that an operator approved, `config_only` exactly those in `permissions`.";
         "auto_approve_except" KeyKind::Words(PERMISSIONS), "[\"shell.execute\", \"code_execution\"]", "The permissions that `auto_approve` still asks for; wildcards such as `filesystem.*` are possible.";
         "tools_request" KeyKind::Switch, "false", "Whether `mgp_tools_request` is listed to all callers (§16.6); peers that negotiated `tool_discovery` always see it.";
-        "surface" KeyKind::Word(Surface::WORDS), "auto", "The tools that are listed to agents: `direct` all, `search` those that find and call tools with the pinned ones and those in use, `categories` and `find` only those that find and call tools, with or without all categories; `auto` is `direct` while the definitions have at most `direct_tokens` or are shorter than `search`, else `search`.";
+        "surface" KeyKind::Word(SURFACES), "auto", "The tools that are listed to agents: `direct` all, `search` those that find and call tools with the pinned ones and those in use, `categories` and `find` only those that find and call tools, with or without all categories; `auto` is `direct` while the definitions have at most `direct_tokens` or are shorter than `search`, else `search`.";
         "direct_tokens" KeyKind::Number(0, MANY), "2000", "The tokens of all definitions up to which `surface = \"auto\"` lists all tools.";
         "portable_names" KeyKind::Switch, "false", "Whether agents see each name of a tool that is not 1 to 64 letters, digits, `_` and `-` in such a form, because many APIs of model providers refuse the whole list otherwise: `weather.plan` is listed as `weather_plan`. Calls may use both.";
         "references" KeyKind::Table, "", "Data that moves from server to server by reference. Changes take effect at the next start of the kernel.";
@@ -296,7 +297,7 @@ pub const KEYS: &[ConfigKey] = keys! {
         "pinned" KeyKind::Texts, "[]", "The tools that are always in the agent's list.";
         "groups" KeyKind::Texts, "[]", "The access groups of the agent.";
         "budget" KeyKind::Number(0, MANY), "", "The tokens that definitions may cost the agent, in place of the kernel's `max_tokens`.";
-        "surface" KeyKind::Word(Surface::WORDS), "", "The tools that are listed to the agent, in place of `kernel.surface`.";
+        "surface" KeyKind::Word(SURFACES), "", "The tools that are listed to the agent, in place of `kernel.surface`.";
         "portable_names" KeyKind::Switch, "", "Whether the agent sees portable names of tools, in place of `kernel.portable_names`.";
         "limits" KeyKind::Table, "", "The limits of the agent's tool calls; each key replaces that of `limits`.";
         "results" KeyKind::Table, "", "The most of a result that reaches the agent.";
@@ -340,6 +341,48 @@ pub(super) fn keys_of(table: &str) -> impl Iterator<Item = &'static ConfigKey> {
 
 pub(super) fn key(table: &str, name: &str) -> Option<&'static ConfigKey> {
     keys_of(table).find(|key| key.name == name)
+}
+
+/// Keys that hosts use: the table in which users write them, the key, and the remedy.
+#[rustfmt::skip]
+const HOST_KEYS: &[(&str, &str, &str)] = &[
+    ("", "mcpServers", "write `[[servers]]` with `id = \"NAME\"` for each server"),
+    ("", "mcp_servers", "write `[[servers]]` with `id = \"NAME\"` for each server"),
+    ("", "mgp", "write `[servers.mgp]` below the `[[servers]]` that it is for"),
+    ("servers", "alwaysAllow", "run `mgp access grant AGENT SERVER TOOL --no-confirm`"),
+    ("servers", "autoApprove", "run `mgp access grant AGENT SERVER TOOL --no-confirm`"),
+    ("servers", "disabled", "write `enabled = false`"),
+    ("servers", "type", "write `transport`, or leave it out"),
+];
+
+/// Returns the remedy for an unknown key of a table: the key of a host, a key of another table, or a misspelt one.
+pub(super) fn remedy_for_unknown_key(table: &str, name: &str) -> Option<String> {
+    let of_host = HOST_KEYS.iter().find(|(place, key, _)| (*place, *key) == (table, name));
+    if let Some((_, _, remedy)) = of_host {
+        return Some((*remedy).to_owned());
+    }
+    if let Some(other) = only_table(table, name) {
+        let written = other.replace('*', "NAME");
+        let written =
+            if other == "servers" { "[[servers]]".to_owned() } else { format!("[{written}]") };
+        return Some(format!("write it below `{written}`"));
+    }
+    nearest(name, keys_of(table).map(|key| key.name)).map(|near| format!("did you mean `{near}`?"))
+}
+
+/// Returns the only table with a key of this name: the only one within `table`, otherwise the only one of all.
+fn only_table(table: &str, name: &str) -> Option<&'static str> {
+    let all = move || KEYS.iter().filter(move |key| key.name == name && !key.table.is_empty());
+    let is_within = |key: &str| key.strip_prefix(table).is_some_and(|rest| rest.starts_with('.'));
+    let mut within = all().filter(|key| is_within(key.table));
+    match (within.next(), within.next()) {
+        (Some(only), None) => return Some(only.table),
+        (Some(_), Some(_)) => return None,
+        (None, _) => {}
+    }
+    let mut everywhere = all();
+    let first = everywhere.next()?;
+    everywhere.next().is_none().then_some(first.table)
 }
 
 #[cfg(test)]

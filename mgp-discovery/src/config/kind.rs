@@ -100,8 +100,7 @@ impl Wrong {
 
 /// Returns the converted value of an item, or an error if it does not match the kind.
 pub(super) fn check(item: &Item, kind: KeyKind) -> Result<Checked, Wrong> {
-    let wrong_type =
-        || Wrong::new(format!("is {}, not {}", article(item.type_name()), kind.name()));
+    let wrong_type = || wrong_type(item, kind);
     match kind {
         KeyKind::Text => text(item.as_str().ok_or_else(wrong_type)?).map(Checked::Text),
         KeyKind::Word(words) => {
@@ -134,9 +133,7 @@ pub(super) fn check(item: &Item, kind: KeyKind) -> Result<Checked, Wrong> {
             let list = item.as_array().ok_or_else(wrong_type)?;
             few(list.len())?;
             let one = |value: &Value| {
-                let wrong =
-                    || Wrong::new(format!("has {} in it, not a text", article(value.type_name())));
-                let one = value.as_str().ok_or_else(wrong).and_then(text);
+                let one = value.as_str().ok_or_else(|| no_text(value)).and_then(text);
                 one.map_err(|wrong| wrong.in_value(value))
             };
             list.iter().map(one).collect::<Result<_, _>>().map(Checked::Texts)
@@ -173,10 +170,39 @@ fn in_range(item: &Item, least: u64, most: u64) -> Option<u64> {
     number.filter(|number| (least..=most).contains(number))
 }
 
+/// Returns the error for an item that is not of this kind.
+fn wrong_type(item: &Item, kind: KeyKind) -> Wrong {
+    let remedy = retyped(item.as_value(), kind);
+    Wrong { remedy, ..Wrong::new(format!("is {}, not {}", article(item.type_name()), kind.name())) }
+}
+
+/// Returns the error for a value in a list of texts that is not a text.
+fn no_text(value: &Value) -> Wrong {
+    let remedy = retyped(Some(value), KeyKind::Text);
+    let what = format!("has {} in it, not a text", article(value.type_name()));
+    Wrong { remedy, ..Wrong::new(what) }
+}
+
 /// Returns the error for an entry of a table whose value is not of this kind.
 fn wrong_entry(name: &str, item: &Item, kind: KeyKind) -> Wrong {
     let (value, name) = (shown_item(item, kind), shown(name));
-    Wrong::new(format!("has {value} under `{name}`, not {}", kind.name()))
+    let remedy = retyped(item.as_value(), kind);
+    Wrong { remedy, ..Wrong::new(format!("has {value} under `{name}`, not {}", kind.name())) }
+}
+
+/// Returns the remedy for a value of the wrong type, if a change of its quotes or brackets is one.
+fn retyped(value: Option<&Value>, kind: KeyKind) -> Option<String> {
+    let remedy = match (kind, value?) {
+        (KeyKind::Texts | KeyKind::Words(_), Value::String(_)) => {
+            "write a list, e.g. `[\"one\", \"two\"]`"
+        }
+        (KeyKind::Text, Value::Integer(_) | Value::Float(_) | Value::Boolean(_)) => {
+            "put it in quotes"
+        }
+        (KeyKind::Switch | KeyKind::Number(..), Value::String(_)) => "write it without quotes",
+        _ => return None,
+    };
+    Some(remedy.to_owned())
 }
 
 /// Returns a number where a number is expected, and otherwise the type of the item, because its value may be secret.

@@ -2,6 +2,7 @@
 //!
 //! `keys.rs` lists all keys. `parse.rs` reads a file into the types of `model.rs`, one table at a time with the reader
 //! of `table_reader.rs`; the larger tables have a file each. `kind.rs` and `addresses.rs` check values.
+//! `remedy.rs` has the remedies for usual mistakes.
 
 mod addresses;
 mod audit;
@@ -18,6 +19,7 @@ mod nearest;
 mod notify;
 mod parse;
 mod references;
+mod remedy;
 mod retry;
 mod search;
 mod table_reader;

@@ -24,12 +24,8 @@ use super::{
     Isolation, KernelConfig, OnUngranted, OperatorProof, ProxyConfig, RegistrationAllowList,
     RestartConfig, ServerConfig, TargetConfig, ToolBudgetConfig, ToolCreationConfig, limits,
 };
-use super::{addresses, notify, retry, search, telemetry, webhook};
+use super::{addresses, notify, remedy, retry, search, telemetry, webhook};
 use crate::source::Origin;
-
-/// The remedy for a key or a table that a file has twice.
-const DUPLICATE: &str =
-    "keep one of the two, or join them; each server begins with a line `[[servers]]` of its own";
 
 /// The content of a file, with the findings of reading it.
 #[derive(Clone, Debug, PartialEq)]
@@ -77,7 +73,7 @@ fn read(report: &mut Report<'_>, text: &str) -> Option<ParsedConfig> {
         Err(error) => {
             let at = error.span().map_or(0, |span| span.start);
             let what = error.message().lines().collect::<Vec<_>>().join(", ");
-            let remedy = error.message().contains("duplicate key").then(|| DUPLICATE.to_owned());
+            let remedy = remedy::for_syntax(text, error.message());
             report.error(at, format!("this is not TOML: {what}"), remedy);
             return None;
         }
@@ -281,22 +277,16 @@ fn target(reader: &mut Reader<'_, '_, '_>) -> Option<TargetConfig> {
                 reader.error("transport", "is not valid with `command`", Some(remedy));
             }
             idle(reader, &["headers", "login", "auth"], "url");
-            if let Some(name) = env.keys().find(|name| name.is_empty() || name.contains('=')) {
-                let what = format!("has the impossible name `{}`", super::kind::shown(name));
-                reader.error("env", what, None);
-            }
             let command = command?;
-            if command.trim().is_empty() {
-                reader.error("command", "is empty", None);
-            }
+            check_program(reader, &command, &args, &env);
             Some(TargetConfig::Program { command, args, cwd, env })
         }
         (false, true) => {
             check_url_keys(reader, transport.as_ref(), &headers);
             let url = url?;
-            if has_user(&url) {
+            if addresses::has_user(&url) {
                 let what = "has a user name, which cannot be sent in a URL";
-                reader.error("url", what, Some(USER_REMEDY.to_owned()));
+                reader.error("url", what, Some(addresses::USER_REMEDY.to_owned()));
             }
             let transport = transport.unwrap_or(Transport::Http);
             Some(TargetConfig::Url { url, headers, transport, auth: Box::new(auth) })
@@ -304,18 +294,28 @@ fn target(reader: &mut Reader<'_, '_, '_>) -> Option<TargetConfig> {
     }
 }
 
-/// The remedy for a URL with a user name.
-const USER_REMEDY: &str = "take it out, and write `headers = { Authorization = \"Basic ${keyring:NAME}\" }`; the \
-                           secret is the base64 of USER:PASSWORD, see `mgp secrets set --help`";
-
-/// Returns whether a URL has a user name, literally or by a reference. A reference `${…}` itself may contain any
-/// characters.
-fn has_user(url: &str) -> bool {
-    let rest = url.split_once("://").map_or("", |(_, rest)| rest);
-    let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
-    let before = host.split("${").next().unwrap_or_default();
-    let after = host.rsplit('}').next().unwrap_or_default();
-    before.contains('@') || (!after.contains("${") && after.contains('@'))
+/// Reports values with which no program starts, and those that a shell would expand.
+fn check_program(
+    reader: &mut Reader<'_, '_, '_>,
+    command: &str,
+    args: &[String],
+    env: &BTreeMap<String, String>,
+) {
+    if let Some(name) = env.keys().find(|name| name.is_empty() || name.contains('=')) {
+        let what = format!("has the impossible name `{}`", super::kind::shown(name));
+        reader.error("env", what, None);
+    }
+    if command.trim().is_empty() {
+        reader.error("command", "is empty", None);
+    }
+    if command.chars().any(char::is_control) {
+        reader.error("command", "has a control character", Some(remedy::ESCAPE.to_owned()));
+    }
+    if args.iter().any(|arg| arg.starts_with("~/")) {
+        let (at, remedy) = (reader.at("args"), "write `${HOME}/` instead".to_owned());
+        let what = "`servers.args` has a `~/`, which is not expanded there";
+        reader.report.warning(at, what, Some(remedy));
+    }
 }
 
 /// Reports keys that are not allowed or have no effect together with `url`, and headers that cannot be sent.

@@ -22,6 +22,8 @@ pub struct RetryCallsConfig {
     pub circuit_open: Duration,
     /// If set, the `fallback_tool` that an error names is called after the last attempt.
     pub fallback: bool,
+    /// If set, calls without an idempotency key get one if the server keeps keys.
+    pub keys: bool,
 }
 
 impl Default for RetryCallsConfig {
@@ -34,6 +36,7 @@ impl Default for RetryCallsConfig {
             circuit_failures: 5,
             circuit_open: Duration::from_secs(5),
             fallback: true,
+            keys: false,
         }
     }
 }
@@ -51,5 +54,6 @@ pub(super) fn retry(reader: &mut Reader<'_, '_, '_>) -> RetryCallsConfig {
             .unwrap_or(default.circuit_failures),
         circuit_open: reader.duration("circuit_open").unwrap_or(default.circuit_open),
         fallback: reader.switch("fallback").unwrap_or(default.fallback),
+        keys: reader.switch("keys").unwrap_or(default.keys),
     }
 }

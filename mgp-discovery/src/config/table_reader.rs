@@ -7,7 +7,7 @@ use std::time::Duration;
 use toml_edit::{Item, TableLike};
 
 use super::finding::Report;
-use super::keys::{key, keys_of};
+use super::keys::{key, remedy_for_unknown_key};
 use super::kind::{Checked, check, shown};
 use super::{KeyKind, addresses, nearest};
 
@@ -51,10 +51,8 @@ impl<'r, 'f, 't> Reader<'r, 'f, 't> {
                 continue;
             }
             let place = if path.is_empty() { String::new() } else { format!(" in `{shown_path}`") };
-            let near = nearest(name, keys_of(path).map(|key| key.name));
-            let remedy = near.map(|near| format!("did you mean `{near}`?"));
             let what = format!("unknown key `{}`{place}", shown(name));
-            report.warning(at(table, name, item), what, remedy);
+            report.warning(at(table, name, item), what, remedy_for_unknown_key(path, name));
         }
         Self { report, table, path, shown_path }
     }

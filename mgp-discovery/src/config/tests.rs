@@ -347,7 +347,7 @@ fn each_mistake_names_its_place_and_its_remedy() {
     );
     check(
         "[[servers]]\nid = 'a'\n\n[[servers]]\nid = 'b'\ncommand = 3\n",
-        "mgp.toml:6:1: error: `servers.command` is an integer, not a text",
+        "mgp.toml:6:1: error: `servers.command` is an integer, not a text; put it in quotes",
     );
     check(
         "[[servers]]\nid = 'a'\n",
@@ -368,7 +368,7 @@ fn each_mistake_names_its_place_and_its_remedy() {
     );
     check(
         &format!("{server}limits = {{ tool_units = {{ build = 'x' }} }}\n"),
-        "mgp.toml:4:35: error: `servers.limits.tool_units` has a string under `build`, not a whole number from 0 to 9223372036854775807",
+        "mgp.toml:4:35: error: `servers.limits.tool_units` has a string under `build`, not a whole number from 0 to 9223372036854775807; write it without quotes",
     );
     check(
         &format!("{server}limits = {{ tool_units = {{ build = -1 }} }}\n"),
@@ -376,11 +376,11 @@ fn each_mistake_names_its_place_and_its_remedy() {
     );
     check(
         &format!("{server}env = {{ PORT = 9 }}\n"),
-        "mgp.toml:4:16: error: `servers.env` has an integer under `PORT`, not a text",
+        "mgp.toml:4:16: error: `servers.env` has an integer under `PORT`, not a text; put it in quotes",
     );
     check(
         &format!("{server}args = ['a', 9]\n"),
-        "mgp.toml:4:14: error: `servers.args` has an integer in it, not a text",
+        "mgp.toml:4:14: error: `servers.args` has an integer in it, not a text; put it in quotes",
     );
     check(
         "[kernel]\ndirect_tokens = -1\n",

@@ -13,6 +13,7 @@ use super::config::RegistrationConfig;
 use super::params::{RegisterRequest, unfit};
 use super::record::{BoundFile, Proposal};
 use super::refusal::RegistrationError as Refused;
+use crate::version_shim::VersionShim;
 
 /// The maximum size of a program or code file whose content is hashed, in bytes.
 const MAX_PROGRAM_BYTES: u64 = 256 << 20;
@@ -104,7 +105,6 @@ pub(super) fn find(
         return unfit(format!("there is no folder `{}`; name one in `cwd`", shown(&cwd)));
     }
     let command = program(&request.command, &cwd, config)?;
-    let real = dunce::canonicalize(&command).map_err(|error| unreadable(&command, &error))?;
     if let Some(programs) = &request.programs
         && !is_allowed(&command, programs, config)
     {
@@ -114,6 +114,9 @@ pub(super) fn find(
             remedy: "ask an operator to add it to `kernel.registration.programs`, or to register the server",
         });
     }
+    let mut notes = request.notes;
+    let command = without_shim(command, &mut notes);
+    let real = dunce::canonicalize(&command).map_err(|error| unreadable(&command, &error))?;
     let kind = kind(&command, &real)?;
     if request.source.is_some() && !matches!(kind, Kind::Interpreter) {
         let known: Vec<&str> = INTERPRETERS.iter().map(|(name, _)| *name).collect();
@@ -122,7 +125,7 @@ pub(super) fn find(
             known.join(", ")
         ));
     }
-    let (mut files, mut notes) = (Vec::new(), request.notes);
+    let mut files = Vec::new();
     let metadata = fs::metadata(&real).map_err(|error| unreadable(&real, &error))?;
     if !is_of_system(&metadata) {
         files.push(bind(&command)?);
@@ -150,6 +153,20 @@ pub(super) fn find(
         trust: request.trust,
         notes,
     })
+}
+
+/// Returns the interpreter that a shim starts by default, and any other program unchanged. The shim itself would choose
+/// an interpreter at each start, also by a file in `cwd`.
+fn without_shim(command: PathBuf, notes: &mut Vec<String>) -> PathBuf {
+    let shim = VersionShim::at(&command);
+    let command = shim.and_then(|shim| shim.default_program()).unwrap_or(command);
+    if command.parent().is_some_and(|folder| folder.ends_with("shims")) {
+        notes.push(format!(
+            "`{}` may choose another program at each start; that program can change without another approval",
+            shown(&command)
+        ));
+    }
+    command
 }
 
 /// Returns the code that a proposal runs: none for a compiled program, else the text of a single script, else

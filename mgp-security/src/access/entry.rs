@@ -56,6 +56,13 @@ impl<'a> Subject<'a> {
     }
 }
 
+/// Returns whether entries use a name for several callers, so that no caller may have it: an entry for that caller would
+/// be one for all of them.
+#[cfg(feature = "auth")]
+pub(crate) fn is_shared_name(name: &str) -> bool {
+    !matches!(Subject::of(name), Subject::Agent(_))
+}
+
 /// Returns the name under which entries refer to a principal: the name of its agent, or its subject if it has none.
 #[inline]
 pub(crate) fn name_of(principal: &Principal) -> &str {

@@ -27,6 +27,8 @@ pub(crate) use book::{AccessView, hidden};
 pub use decision::AccessDecision;
 pub use delegation::Delegation;
 pub use entry::Entry;
+#[cfg(feature = "auth")]
+pub(crate) use entry::is_shared_name;
 pub(crate) use entry::{MAX_NAME, name_of};
 pub use groups::Groups;
 pub use kernel_tools::{KernelToolsLayer, KernelToolsService};

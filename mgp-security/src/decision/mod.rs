@@ -89,18 +89,15 @@ impl CallPreparations {
         confirmed: Vec<ConfirmedTool>,
         settled: Option<u64>,
     ) -> Self {
-        let asked = Some(AskOutcomes::default());
-        let (listed, recorded, is_last_decision) = (true, true, true);
-        let any_arguments = false;
         Self {
-            listed,
+            listed: true,
             settled,
-            recorded,
-            asked,
+            recorded: true,
+            asked: Some(AskOutcomes::default()),
             granted,
             confirmed,
-            is_last_decision,
-            any_arguments,
+            is_last_decision: true,
+            any_arguments: false,
         }
     }
 }
@@ -120,8 +117,8 @@ pub(crate) fn explain(facts: &CallFacts<'_>, snapshot: &Snapshot<'_>) -> CallVer
         && let Some(assessment) = verdict.assessment()
     {
         // Called only to record a step: the permissions are decided first, so the outcome does not matter here.
-        let _ =
-            check_confirmation(facts, snapshot, assessment, &mut Findings::default(), &mut steps);
+        let (tool, mut findings) = ((&**assessment, None), Findings::default());
+        let _ = check_confirmation(facts, snapshot, tool, &mut findings, &mut steps);
     }
     verdict.with_steps(steps)
 }
@@ -133,8 +130,8 @@ pub(crate) fn after_permissions(
     snapshot: &Snapshot<'_>,
     assessment: &Assessment,
 ) -> CallOutcome {
-    let next =
-        check_confirmation(facts, snapshot, assessment, &mut Findings::default(), &mut NoSteps);
+    let (tool, mut findings) = ((assessment, None), Findings::default());
+    let next = check_confirmation(facts, snapshot, tool, &mut findings, &mut NoSteps);
     next.err().unwrap_or(CallOutcome::Allow)
 }
 
@@ -253,8 +250,8 @@ fn apply_rules(
     if permitted.is_ok() || lacked_permissions(facts, snapshot, &assessment).is_some() {
         check_arguments(facts, snapshot, &assessment, findings, steps)?;
     }
-    permitted?;
-    check_confirmation(facts, snapshot, &assessment, findings, steps)
+    let doubt = permitted?;
+    check_confirmation(facts, snapshot, (&*assessment, doubt), findings, steps)
 }
 
 /// Checks a caller's access to a tool, or to a whole server if `tool` is `None`.
@@ -431,11 +428,11 @@ fn check_permissions(
     snapshot: &Snapshot<'_>,
     assessment: &Assessment,
     steps: &mut impl Recorder,
-) -> Result<(), CallOutcome> {
+) -> Result<Option<MissingPermission>, CallOutcome> {
     let needed = assessment.permissions.as_slice();
     let CallFacts { server, tool, preparations, .. } = *facts;
     let Some(judgement) = judge_permissions(facts, snapshot, assessment) else {
-        return Ok(());
+        return Ok(None);
     };
     let judgement = judgement.map_err(|error| {
         steps.add(Stage::Permissions, StepResult::Refused, || error.to_string());
@@ -445,7 +442,7 @@ fn check_permissions(
         for permission in needed {
             steps.add(Stage::Permissions, StepResult::Passed, || permission.as_str().to_owned());
         }
-        return Ok(());
+        return Ok(judgement.doubt);
     }
     let lacks_none = |granted: &[Permission]| {
         judgement.missing.iter().all(|missing| granted.contains(&missing.permission))
@@ -455,7 +452,7 @@ fn check_permissions(
             || snapshot.approved(facts, |call| lacks_none(&call.permissions)).is_some())
     {
         steps.add(Stage::Permissions, StepResult::Passed, || "granted for this call".to_owned());
-        return Ok(());
+        return Ok(judgement.doubt);
     }
     let may_ask = judgement.may_ask || judgement.missing.is_empty();
     let asks = may_ask && preparations.asked.is_none();
@@ -520,14 +517,21 @@ fn are_paths_limited(
     judgement.is_some_and(|judged| judged.limits_paths && judged.missing.is_empty())
 }
 
+/// Checks whether a person must confirm the call, because of the tool's risk, or because it is in doubt whether the call
+/// is within the limits of a permission.
 fn check_confirmation(
     facts: &CallFacts<'_>,
     snapshot: &Snapshot<'_>,
-    assessment: &Assessment,
+    (assessment, doubt): (&Assessment, Option<MissingPermission>),
     findings: &mut Findings,
     steps: &mut impl Recorder,
 ) -> Result<(), CallOutcome> {
-    if assessment.is_harmless() || !snapshot.confirms() {
+    if !snapshot.confirms() {
+        let Some(doubt) = doubt else { return Ok(()) };
+        let refused = AskOutcomes::default().refuse(facts.server, facts.tool, vec![doubt]);
+        return Err(Refusal::from(Box::new(refused)).into());
+    }
+    if assessment.is_harmless() && doubt.is_none() {
         return Ok(());
     }
     let confirmed = &facts.preparations.confirmed;
@@ -536,14 +540,19 @@ fn check_confirmation(
         return Ok(());
     }
     let policy = snapshot.policy(facts.server);
-    let risk = || format!("{} risk", assessment.effective_risk);
-    if !assessment.needs_confirmation(&policy, None) {
+    let risk = || {
+        let risk = || format!("{} risk", assessment.effective_risk);
+        doubt.as_ref().map_or_else(risk, |doubt| format!("{}: {}", doubt.permission, doubt.why))
+    };
+    if doubt.is_none() && !assessment.needs_confirmation(&policy, None) {
         steps.add(Stage::Confirmation, StepResult::Passed, risk);
         return Ok(());
     }
     let naming = snapshot.naming(facts);
     match naming {
-        Some(naming) if !assessment.needs_confirmation(&policy, Some(&naming)) => {
+        Some(naming)
+            if doubt.is_none() && !assessment.needs_confirmation(&policy, Some(&naming)) =>
+        {
             steps.add(Stage::Confirmation, StepResult::Passed, || naming.entry().to_owned());
             findings.set_confirmation_spared_by(naming);
             Ok(())

@@ -165,7 +165,7 @@ impl Definitions {
         let mut room = TOOLS_MAX.saturating_sub(book.tools(server).count());
         let before = self.known(server);
         // Computed on demand, because most lists contain no new definition.
-        let shadows = LazyCell::new(|| self.shadows(server));
+        let shadows = LazyCell::new(|| self.shadows(server, &book));
         let own = LazyCell::new(|| own_names(tools));
         let admitted = admitted(&self.0.seen());
         let is_known = |id: &str| self.0.is_known(id, &admitted, &book);
@@ -226,8 +226,9 @@ impl Definitions {
         listed.into_iter().flatten().map(|(_, one)| (one.raw, Arc::clone(one))).collect()
     }
 
-    /// Returns the names of the callable tools of all other servers.
-    fn shadows(&self, server: &ServerId) -> Shadows {
+    /// Returns the names of the callable tools of all other servers, and of the pinned tools of servers that have not
+    /// listed theirs yet.
+    fn shadows(&self, server: &ServerId, book: &PinTable) -> Shadows {
         let table = self.0.table();
         let others = table.servers.iter().filter(|(id, _)| *id != server);
         let names = others.flat_map(|(id, tools)| {
@@ -237,7 +238,10 @@ impl Definitions {
                 tools.named.iter().filter(|(_, known)| known.standing == DefinitionState::Pinned);
             pinned.map(move |(name, _)| (id.as_str(), &**name))
         });
-        Shadows::of(names)
+        let silent =
+            book.servers().filter(|id| *id != server.as_str() && table.servers.get(id).is_none());
+        let stored = silent.flat_map(|id| book.pinned(id).map(move |name| (id, name)));
+        Shadows::of(names.chain(stored))
     }
 
     /// Stores new pins and waiting definitions, together with the audit events about them.

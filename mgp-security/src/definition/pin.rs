@@ -112,6 +112,12 @@ impl PinTable {
         tools.map(|(name, pair)| (name.as_str(), pair))
     }
 
+    /// Returns the names of a server's tools that have a pinned definition.
+    pub(super) fn pinned<'a>(&'a self, server: &str) -> impl Iterator<Item = &'a str> + use<'a> {
+        let tools = self.0.get(server).into_iter().flatten();
+        tools.filter(|(_, pair)| pair.pinned.is_some()).map(|(name, _)| name.as_str())
+    }
+
     /// Returns all definitions that wait for an operator, and all that an operator rejected.
     pub(super) fn held(&self) -> impl Iterator<Item = &Arc<Pin>> {
         self.0.values().flat_map(HashMap::values).filter_map(|pair| pair.held.as_ref())

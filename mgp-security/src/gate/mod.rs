@@ -21,7 +21,8 @@ use mgp_types::method::{
 };
 use mgp_types::mgp::{Permission, Validator};
 use mgp_types::service::{
-    BoxFuture, Call, CallRecord, Either, MgpService, Reply, Rule, ServerId, Target, WaitMark,
+    BoxFuture, Call, CallRecord, CredentialGrant, Either, MgpService, Recheck, Reply, Rule,
+    ServerId, Target, WaitMark,
 };
 use mgp_types::{ErrorCode, Extras, RpcError, clip};
 use tower_service::Service;
@@ -110,7 +111,10 @@ impl<S: MgpService> DecisionService<S> {
     fn call_tool(&mut self, call: Call) -> <Self as Service<Call>>::Future {
         let preparations = CallPreparations::default();
         match decide_and_note(&self.sources, &call, &preparations).into_outcome() {
-            (CallOutcome::Allow, _) => Either::Left { future: self.inner.call(call) },
+            (CallOutcome::Allow, _) => {
+                leave_recheck(&self.sources, &call);
+                Either::Left { future: self.inner.call(call) }
+            }
             (CallOutcome::Refuse(refusal), _) => answer(Err(deny(&self.sources, &call, refusal))),
             (CallOutcome::Ask(need), assessment) => {
                 let (sources, inner) = (Arc::clone(&self.sources), self.inner.clone());
@@ -206,7 +210,32 @@ pub(crate) fn recheck(sources: &Sources, call: &Call) -> Result<(), RpcError> {
     if !WaitMark::is_set(call.cx()) || call.tool().is_none() {
         return Ok(());
     }
-    let Answers { granted, confirmed, settled } = Answers::of(call);
+    decide_again(sources, call, Answers::of(call))
+}
+
+/// Leaves a check of an admitted call for the code that lets the call wait for answers of its caller.
+fn leave_recheck(sources: &Arc<Sources>, call: &Call) {
+    let Some(recheck) = call.cx().extensions.get_shared::<Recheck>() else { return };
+    let (sources, mut call) = (Arc::clone(sources), call.clone());
+    // A check that contained its own list of checks would never be freed.
+    call.cx_mut().extensions.insert(Recheck::default());
+    recheck.insert(Arc::as_ptr(&sources).addr(), move |cx| {
+        let mut call = call.clone();
+        // The credentials that began the call may have expired meanwhile, e.g. a token that its caller has refreshed.
+        if let Some(grant) = cx.extensions.get::<CredentialGrant>() {
+            call.cx_mut().extensions.insert(grant.clone());
+        }
+        // The tool runs already, so changes that the server has announced meanwhile need no new list.
+        let server = sources.server_of(call.cx());
+        let definitions = sources.definitions.as_ref().zip(server);
+        let settled = definitions.map(|(definitions, server)| definitions.announcements(server));
+        decide_again(&sources, &call, Answers { settled, ..Answers::of(&call) })
+    });
+}
+
+/// Decides again about a call with the answers that it has received; asks no more questions.
+fn decide_again(sources: &Sources, call: &Call, answers: Answers) -> Result<(), RpcError> {
+    let Answers { granted, confirmed, settled } = answers;
     let preparations = CallPreparations::finished(granted, confirmed, settled);
     match decide_and_note(sources, call, &preparations).into_outcome() {
         (CallOutcome::Allow, _) => Ok(()),

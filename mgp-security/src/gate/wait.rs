@@ -10,7 +10,7 @@ use mgp_types::service::{
 };
 use mgp_types::{Payload, RpcError};
 
-use super::{Answers, decide_and_note, deny, log_denied, undecided, with_facts};
+use super::{Answers, decide_and_note, deny, leave_recheck, log_denied, undecided, with_facts};
 use crate::decision::{
     CallOutcome, CallPreparations, ConfirmedTool, Requirement, Sources, after_permissions,
     lacked_permissions,
@@ -65,6 +65,7 @@ pub(super) async fn run<S: MgpService>(
     }
     // Mark that this layer made the call wait, so that the stack decides about it again immediately before it runs.
     WaitMark::mark(call.cx_mut());
+    leave_recheck(&sources, &call);
     inner.call(call).await
 }
 

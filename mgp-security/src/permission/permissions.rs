@@ -250,6 +250,8 @@ pub(crate) struct PermissionJudgement {
     /// `true` if a permission that the call needs is granted for some paths only. If it is not missing, all paths among
     /// the arguments are among these.
     pub(crate) limits_paths: bool,
+    /// A permission whose limits the call may exceed, although no argument certainly does.
+    pub(crate) doubt: Option<MissingPermission>,
 }
 
 /// A snapshot of the approvals, which decides about the permissions of calls.
@@ -276,6 +278,9 @@ impl PermissionView<'_> {
             let stand = self.inner.stand(policy, server, held, permission, at);
             judgement.to_record |= matches!(stand, PermissionState::ByPolicy);
             judgement.limits_paths |= stand.limits_paths();
+            if judgement.doubt.is_none() {
+                judgement.doubt = stand.doubt(permission, need);
+            }
             judgement.missing.extend(stand.missing(permission, need));
         }
         let declared = self.inner.declared.of(server);

@@ -242,6 +242,25 @@ impl<'a> PermissionState<'a> {
         }
     }
 
+    /// Returns the permission if the call is within its limits, but may exceed them nevertheless.
+    pub(super) fn doubt(
+        &self,
+        permission: &Permission,
+        need: &PermissionNeed<'_>,
+    ) -> Option<MissingPermission> {
+        let limits: &PermissionScope = match self {
+            Self::Granted(Some(held)) => held.approval.scope.as_ref()?,
+            Self::Listed(limits) => limits,
+            _ => return None,
+        };
+        if need.any_arguments {
+            return None;
+        }
+        let why = scope::doubt(limits, need.arguments, need.definition)?;
+        let (permission, status) = (permission.clone(), MissingStatus::OutOfScope);
+        Some(MissingPermission { permission, status, why, may_ask: false })
+    }
+
     /// Returns the reason why a call lacks the permission, or `None` if the call has it.
     pub(super) fn missing(
         self,

@@ -14,7 +14,8 @@ use mgp_types::mgp::{
     PermissionScope, RiskLevel, Validator,
 };
 use mgp_types::service::{
-    Call, Context, MemoryAudit, Method, Params, Principal, Reply, ServerId, Stack, WaitMark, mock,
+    Call, Context, CredentialGrant, MemoryAudit, Method, Params, Principal, Recheck, Reply,
+    ServerId, Stack, WaitMark, mock,
 };
 use mgp_types::{ErrorCode, Payload, RpcError, Sha256Hash};
 use tokio::sync::Semaphore;
@@ -203,6 +204,30 @@ async fn an_approved_call_that_may_still_run_runs() {
     world.person.permits.add_permits(1);
     call.await.unwrap().unwrap();
     assert_eq!(world.ran.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test]
+async fn a_running_call_goes_on_with_the_credentials_of_the_request_that_continues_it() {
+    let (mut world, recheck) = (World::with_access().await, Recheck::default());
+    let is_first_valid = Arc::new(AtomicBool::new(true));
+    let first = Arc::clone(&is_first_valid);
+    let first = CredentialGrant::new(["tools.call"], move || first.load(Ordering::Relaxed));
+    world.client.cx.extensions.insert(first);
+    world.client.cx.extensions.insert(recheck.clone());
+    let call = world.ask(2).await;
+    world.person.permits.add_permits(1);
+    call.await.unwrap().unwrap();
+
+    let old = world.client.cx.clone();
+    recheck.run(&old).unwrap();
+    is_first_valid.store(false, Ordering::Relaxed);
+    assert!(recheck.run(&old).is_err(), "its credentials have expired");
+    for (words, is_enough) in [("tools.call", true), ("tools.list", false)] {
+        let mut renewed = old.clone();
+        renewed.extensions.insert(CredentialGrant::new([words], || true));
+        assert_eq!(recheck.run(&renewed).is_ok(), is_enough, "{words}");
+    }
+    assert_eq!(world.person.asked.load(Ordering::Relaxed), 1, "no second question");
 }
 
 #[tokio::test]
@@ -395,6 +420,30 @@ async fn a_preview_without_arguments_checks_the_limits_of_a_tool_without_argumen
         let is_asked = matches!(verdict.outcome(), CallOutcome::Ask(Requirement::Confirmation));
         assert_eq!(is_asked, !is_refused, "{tools} {arguments:?}: {verdict:?}");
         assert_eq!(verdict.refusal().is_some(), is_refused, "{tools} {arguments:?}: {verdict:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_may_exceed_the_limits_of_a_permission_must_be_confirmed() {
+    const FETCHES: &str = r#"{"tools":[{"name":"wipe","inputSchema":{"type":"object","properties":{"url":{"type":"string"},"via":{"type":"string"}}},"security":{"risk_level":"safe","permissions_required":["network.outbound"],"side_effects":["none"],"validator":"none"}}]}"#;
+    let mut world = World::with_access().await;
+    let mut safe = policy();
+    safe.risk.insert("wipe".to_owned(), RiskLevel::Safe);
+    world.governance.policies().set("disk", safe);
+    *world.lists.lock().unwrap() = [FETCHES; 2];
+    let mut limits = PermissionScope::default();
+    limits.hosts = vec!["ok.example".to_owned()].into();
+    let limited = PermissionChange::new(Some(disk()), [Permission::NetworkOutbound]).scope(limits);
+    world.governance.permissions().approve(&operator(), limited).await.unwrap();
+    world.client.request("tools/list", "{}").await.unwrap();
+    for (via, is_asked) in [("direct", false), ("evil.example", true)] {
+        let arguments = format!(r#"{{"url":"https://ok.example/a","via":"{via}"}}"#);
+        let arguments = Payload::parse(arguments).unwrap();
+        let cx = &world.client.cx;
+        let verdict = world.governance.explain_pinned(cx, &disk(), "wipe", Some(&arguments));
+        let asks = matches!(verdict.outcome(), CallOutcome::Ask(Requirement::Confirmation));
+        assert_eq!(asks, is_asked, "{via}: {verdict:?}");
+        assert!(asks || matches!(verdict.outcome(), CallOutcome::Allow), "{via}: {verdict:?}");
     }
 }
 

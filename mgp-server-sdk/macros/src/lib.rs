@@ -72,7 +72,8 @@ use proc_macro::TokenStream;
 /// be borrowed as a whole: `&str` is deserialized as a `String`, `&[T]` as a `Vec<T>`, `&T` as a `T`. The doc comment
 /// of an argument is its description. An argument may have
 /// - `#[arg(description = "…", default, default = EXPR, rename = "…")]`;
-/// - `#[serde(…)]` and `#[schemars(…)]`, which move to the field of the arguments type.
+/// - `#[serde(…)]` and `#[schemars(…)]`, which move to the field of the arguments type, e.g.
+///   `#[schemars(description = zones())]` for a description that is known only at run time.
 ///
 /// If a function has a parameter `Args<T>`, the fields of `T` are its arguments, and it can have no others.
 ///
@@ -105,7 +106,8 @@ pub fn tool(options: TokenStream, item: TokenStream) -> TokenStream {
 
 /// Converts the functions with `#[tool]` in an impl block to tools of the type.
 ///
-/// The block stays unchanged. The type implements `IntoTools`, so that a value of it can be passed to `Server::tool`.
+/// The block stays unchanged. The type implements `IntoTools`, so that a value of it, or an `Arc` of a value that other
+/// parts of the program use too, can be passed to `Server::tool`.
 ///
 /// ```ignore
 /// struct Weather { home: String }
@@ -127,7 +129,13 @@ pub fn tool(options: TokenStream, item: TokenStream) -> TokenStream {
 /// ```ignore
 /// impl IntoTools for Weather {
 ///     fn into_tools(self) -> Vec<Tool> {
-///         let this = Arc::new(self);
+///         Arc::new(self).shared_tools()
+///     }
+/// }
+///
+/// impl SharedTools for Weather {
+///     fn shared_tools(self: Arc<Self>) -> Vec<Tool> {
+///         let this = self;
 ///         vec![{
 ///             let this = Arc::clone(&this);
 ///             Tool::new("home", "Returns the weather at home.", move || {

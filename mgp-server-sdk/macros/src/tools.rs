@@ -9,7 +9,7 @@ use crate::function::{Function, ReceiverKind};
 use crate::options::Options;
 use crate::path;
 
-/// Returns the impl block and an implementation of `IntoTools` for its type.
+/// Returns the impl block and the implementations of `IntoTools` and `SharedTools` for its type.
 pub(crate) fn expand(options: TokenStream, item: TokenStream) -> TokenStream {
     let mut block: ItemImpl = match syn::parse2(item.clone()) {
         Ok(block) => block,
@@ -98,7 +98,7 @@ fn into_tools(block: &ItemImpl, tools: &[Function]) -> TokenStream {
     // would then be unused.
     let shared = uses_self.then(|| {
         quote! {
-            let #this = ::std::sync::Arc::new(self);
+            let #this = self;
             let _ = &#this;
         }
     });
@@ -124,6 +124,12 @@ fn into_tools(block: &ItemImpl, tools: &[Function]) -> TokenStream {
     quote! {
         impl #generics #sdk::IntoTools for #ty #condition {
             fn into_tools(self) -> ::std::vec::Vec<#sdk::Tool> {
+                #sdk::SharedTools::shared_tools(::std::sync::Arc::new(self))
+            }
+        }
+
+        impl #generics #sdk::SharedTools for #ty #condition {
+            fn shared_tools(self: ::std::sync::Arc<Self>) -> ::std::vec::Vec<#sdk::Tool> {
                 #shared
                 let #list = ::std::vec::Vec::<#sdk::Tool>::new();
                 #(#each)*

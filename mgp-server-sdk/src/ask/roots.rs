@@ -9,6 +9,20 @@ use super::{ClientCapability, Question, read};
 
 /// A request for the caller's roots; awaiting this value sends it.
 ///
+/// Ask for the roots in each call that needs them: each caller has its own. A handler of a notification, e.g. that the
+/// roots changed, cannot ask its sender anything.
+///
+/// ```
+/// use mgp_server_sdk::prelude::*;
+///
+/// let folders = Tool::new("folders", "Lists the folders of the project", |cx: Context| async move {
+///     let roots = cx.roots().await?;
+///     let folders: Vec<_> = roots.iter().filter_map(|root| root.to_path()).collect();
+///     Ok::<_, RpcError>(format!("{folders:?}"))
+/// });
+/// # drop(folders);
+/// ```
+///
 /// # Errors
 /// Code 1000 if the caller does not support roots (−32021 for callers of 2026-07-28).
 #[derive(Debug)]

@@ -20,6 +20,17 @@ const MAX_TOKENS: u64 = 1_024;
 /// If the caller does not offer sampling but negotiated MGP callbacks, it receives a callback `llm_completion` instead,
 /// unless the request contains tools.
 ///
+/// ```
+/// use mgp_server_sdk::prelude::*;
+///
+/// let title = Tool::new("title", "Finds a title", |cx: Context| async move {
+///     let request = cx.sample("A title for a story about rain").system("Answer with the title only.").max_tokens(50);
+///     let answer = request.define(|request| request.temperature = Some(0.2.into())).await?;
+///     Ok::<_, RpcError>(answer.to_text())
+/// });
+/// # drop(title);
+/// ```
+///
 /// # Errors
 /// Code 1000 if the caller supports neither sampling nor callbacks (−32021 for callers of 2026-07-28), −32602 if its
 /// answer is not a message, 3003 if a callback was not answered in time.

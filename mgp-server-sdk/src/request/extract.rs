@@ -118,7 +118,29 @@ pub trait FromRequest: Sized + Send {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Uri(pub String);
 
-/// The argument to complete.
+/// The argument to complete. The arguments that the caller has filled in already are `Args<T>`, whose fields should be
+/// optional.
+///
+/// ```
+/// use mgp_server_sdk::prelude::*;
+/// use mgp_server_sdk::{PartialArgument, Resource};
+///
+/// #[derive(Deserialize, JsonSchema)]
+/// struct Place {
+///     country: Option<String>,
+///     city: Option<String>,
+/// }
+///
+/// let weather = Resource::template("weather://{country}/{city}", "weather", |Args(at): Args<Place>| async move {
+///     format!("Rain in {}", at.city.unwrap_or_default())
+/// })
+/// .complete("country", |typed: PartialArgument| async move { typed.matching(["Norway", "Switzerland"]) })
+/// .complete("city", |typed: PartialArgument, Args(at): Args<Place>| async move {
+///     let cities = if at.country.as_deref() == Some("Norway") { ["Bergen", "Oslo"] } else { ["Bern", "Geneva"] };
+///     typed.matching(cities)
+/// });
+/// # drop(weather);
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PartialArgument {

@@ -19,7 +19,7 @@ use crate::tool::RequiredState;
     note = "each parameter is `Args<T>` with `T: Deserialize + JsonSchema`, `Uri` of a resource, `PartialArgument` of a completion, or `State<T>`, `Context` and so on (`FromRequest`)",
     note = "a prompt returns text, a `PromptMessage`, a list of them or a `GetPromptResult` (`IntoAnswer`)",
     note = "a resource returns text, bytes, `Json<T>`, `Contents`, a `ReadResourceResult`, or an `Option` of one of these",
-    note = "a completion returns a list of texts or a `Completion`; each may return a `Result` with `RpcError`"
+    note = "a completion returns a list of texts or a `Completion`; each may return a `Result` with `RpcError`, but not with `ToolError`"
 )]
 pub trait RequestHandler<T, M>: Send + Sync + 'static {
     /// Calls the function with the values that it reads from the request.

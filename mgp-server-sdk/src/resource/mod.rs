@@ -113,7 +113,19 @@ impl Resource {
         }
     }
 
-    /// Creates a resource whose contents a function returns.
+    /// Creates a resource whose contents a function returns. The function fails with an [`RpcError`], not with a
+    /// `ToolError`.
+    ///
+    /// ```
+    /// use mgp_server_sdk::prelude::*;
+    /// use mgp_server_sdk::Resource;
+    ///
+    /// let hosts = Resource::new("file:///etc/hosts", "hosts", || async {
+    ///     let text = tokio::fs::read_to_string("/etc/hosts").await;
+    ///     text.map_err(|error| RpcError::internal("cannot read the hosts").because(error))
+    /// });
+    /// # drop(hosts);
+    /// ```
     pub fn new<H, M>(uri: impl Into<String>, name: impl Into<String>, handler: H) -> Self
     where
         H: RequestHandler<Contents, M>,

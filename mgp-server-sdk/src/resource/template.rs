@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use mgp_types::percent_decode;
+
 use crate::error::BuildError;
 use crate::uri::push_escaped;
 
@@ -89,7 +91,7 @@ impl Template {
         let values = values(&self.rest, left, &mut budget)?;
         let variables = self.rest.iter().rev().zip(values);
         variables
-            .map(|((variable, _), value)| Some((variable.name.clone(), unescaped(value)?)))
+            .map(|((variable, _), value)| Some((variable.name.clone(), percent_decode(value)?)))
             .collect()
     }
 }
@@ -145,25 +147,6 @@ fn values<'a>(
         *budget = budget.checked_sub(text.len())?;
         from = end + text[end..].chars().next()?.len_utf8();
     }
-}
-
-/// Decodes `%XX`; returns `None` if an escape is incomplete or the bytes are not UTF-8.
-fn unescaped(text: &str) -> Option<String> {
-    if !text.contains('%') {
-        return Some(text.to_owned());
-    }
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut left = text.bytes();
-    while let Some(byte) = left.next() {
-        if byte != b'%' {
-            bytes.push(byte);
-            continue;
-        }
-        let mut digit = || char::from(left.next()?).to_digit(16);
-        let (high, low) = (digit()?, digit()?);
-        bytes.push(u8::try_from(high * 16 + low).ok()?);
-    }
-    String::from_utf8(bytes).ok()
 }
 
 #[cfg(test)]

@@ -102,7 +102,8 @@ handler!(A a, B b, C c, D d, E e, G g, H h, I i);
     message = "`{Self}` cannot be an argument of a tool function",
     label = "not an argument",
     note = "the type of an argument needs `#[derive(Deserialize, JsonSchema)]`",
-    note = "a parameter that implements `FromCall` needs the attribute `#[extract]`"
+    note = "a parameter that implements `FromCall` needs the attribute `#[extract]`",
+    note = "a value of the server is taken as `State<T>`, and set with `Server::state`"
 )]
 pub trait ToolArgument {}
 

@@ -24,7 +24,7 @@ use std::time::Duration;
 use mgp_types::mcp::{self, Icon, TaskSupport, ToolAnnotations, ToolExecution};
 use mgp_types::mgp::ExtensionSet;
 use mgp_types::proposal::MediaSignature;
-use mgp_types::service::{BoxFuture, MgpService, Reply, Stack};
+use mgp_types::service::{BoxFuture, Context, MgpService, Reply, Stack};
 use mgp_types::{RawObject, RpcError};
 use schemars::JsonSchema;
 use tower_layer::Layer;
@@ -65,11 +65,16 @@ pub struct Tool {
     style: Option<SchemaStyle>,
     timeout: Option<Duration>,
     max_stream_bytes: Option<u64>,
+    /// The callers for which the tool exists; `None` if it exists for all of them.
+    audience: Option<Arc<AudienceFn>>,
     layers: Layers,
     /// The proposals (extensions beyond MGP) whose members the definition contains.
     proposed: ExtensionSet,
     run: Arc<dyn Fn(ToolRequest) -> BoxFuture<'static, Result<Reply, RpcError>> + Send + Sync>,
 }
+
+/// A function that returns whether a tool exists for a caller.
+type AudienceFn = dyn Fn(&Context) -> bool + Send + Sync;
 
 /// The thread or task that runs a tool's function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,6 +132,7 @@ impl Tool {
             style: None,
             timeout: None,
             max_stream_bytes: None,
+            audience: None,
             layers: Layers::default(),
             proposed: ExtensionSet::EMPTY,
             run: Arc::new(move |request| handler.call(request)),
@@ -237,7 +243,42 @@ impl Tool {
         self
     }
 
+    /// Makes the tool exist only for callers for which `is_visible` returns `true`: for others it is not listed, and a
+    /// call fails as that of an unknown tool.
+    ///
+    /// The function is called for each list and each call, and must not block. If its result changes while clients are
+    /// connected, call [`Tools::notify_changed`]. Calls are refused reliably, but some details, e.g. the refusal of a
+    /// tool that runs only as a task, can show a caller that the name is in use.
+    ///
+    /// ```
+    /// use mgp_server_sdk::prelude::*;
+    /// use mgp_server_sdk::types::service::CredentialGrant;
+    ///
+    /// let roots = Tool::new("list_roots", "Lists the roots of the client", |cx: Context| async move {
+    ///     Ok::<_, RpcError>(format!("{} roots", cx.roots().await?.len()))
+    /// });
+    /// // Only clients that offer roots see this tool; the next one needs a scope of the caller's token.
+    /// let roots = roots.visible_to(|cx| cx.caller.accepts.roots);
+    /// let reset = Tool::new("reset", "Deletes everything", || async { "done" }).visible_to(|cx| {
+    ///     cx.extensions.get::<CredentialGrant>().is_some_and(|grant| grant.permits("admin"))
+    /// });
+    /// # drop(Server::new("s", "1").tool(roots).tool(reset));
+    /// ```
+    pub fn visible_to(
+        mut self,
+        is_visible: impl Fn(&Context) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        self.audience = Some(Arc::new(is_visible));
+        self
+    }
+
     // === Definition ===
+
+    /// Replaces the description, e.g. that of a tool with `#[tool]` by a text that is known only at run time.
+    pub fn description(mut self, text: impl Into<String>) -> Self {
+        self.definition.description = Some(text.into());
+        self
+    }
 
     /// Sets the display name.
     pub fn title(mut self, title: impl Into<String>) -> Self {
@@ -384,7 +425,7 @@ impl fmt::Debug for Tool {
     message = "`{Self}` is not a tool",
     label = "not a `Tool`, and not a type with `#[tools]` on its impl block",
     note = "a function with `#[tool]` returns its tool when it is called: `.tool(weather())`",
-    note = "a type whose impl block has `#[tools]` is a set of tools: `.tool(Weather::new())`"
+    note = "a type whose impl block has `#[tools]` is a set of tools: `.tool(Weather::new())`, also in an `Arc`"
 )]
 pub trait IntoTools {
     /// Converts the value to tools.
@@ -401,4 +442,44 @@ impl<T: IntoTools> IntoTools for Vec<T> {
     fn into_tools(self) -> Vec<Tool> {
         self.into_iter().flat_map(IntoTools::into_tools).collect()
     }
+}
+
+impl<T: SharedTools + ?Sized> IntoTools for Arc<T> {
+    fn into_tools(self) -> Vec<Tool> {
+        self.shared_tools()
+    }
+}
+
+/// A value whose methods are tools, and which other parts of the program can use too. `#[tools]` implements this trait,
+/// so that [`Server::tool`](crate::Server::tool) also accepts an `Arc` of the type.
+///
+/// ```
+/// use std::sync::{Arc, Mutex};
+///
+/// use mgp_server_sdk::prelude::*;
+/// use mgp_server_sdk::Resource;
+///
+/// #[derive(Default)]
+/// struct Notes(Mutex<Vec<String>>);
+///
+/// #[tools]
+/// impl Notes {
+///     /// Adds a note.
+///     #[tool]
+///     async fn add(&self, note: String) {
+///         self.0.lock().unwrap().push(note);
+///     }
+/// }
+///
+/// let notes = Arc::new(Notes::default());
+/// let listed = Arc::clone(&notes);
+/// let list = Resource::new("note://all", "notes", move || {
+///     let text = listed.0.lock().unwrap().join("\n");
+///     async move { text }
+/// });
+/// # drop(Server::new("notes", "1.0").tool(notes).resource(list));
+/// ```
+pub trait SharedTools {
+    /// Returns the tools of the value.
+    fn shared_tools(self: Arc<Self>) -> Vec<Tool>;
 }

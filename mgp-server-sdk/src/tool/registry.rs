@@ -7,7 +7,7 @@ use mgp_security::Grants;
 use mgp_types::mcp::{self, TaskSupport};
 use mgp_types::mgp::Permission;
 use mgp_types::proposal::check_input_size;
-use mgp_types::service::{Call, Extensions};
+use mgp_types::service::{Call, Context, Extensions};
 use mgp_types::sync::Mutex;
 use mgp_types::{Payload, RpcError};
 use rustc_hash::FxHashMap;
@@ -78,6 +78,8 @@ struct Snapshot {
     any_timeout: bool,
     /// `true` if a tool has members of proposals; the list then depends on the proposals that the caller negotiated.
     any_proposed: bool,
+    /// `true` if a tool exists only for some callers; the list then depends on its caller.
+    any_audience: bool,
     lists: [OnceLock<Result<Payload, RpcError>>; Form::COUNT],
 }
 
@@ -163,10 +165,11 @@ impl Tools {
     #[cfg(feature = "schemas")]
     pub(crate) fn validate(
         &self,
+        cx: &Context,
         params: &mcp::ValidateToolParams,
     ) -> Result<mcp::ValidateToolResult, RpcError> {
         let snapshot = self.snapshot();
-        super::argument_schema::check(&snapshot.find(&params.name)?.definition, params)
+        super::argument_schema::check(&snapshot.find(&params.name, cx)?.definition, params)
     }
 
     /// Makes the server omit tools from a client's list if the client is known to deny a permission that they need.
@@ -270,11 +273,12 @@ impl Tools {
         self.snapshot().any_task
     }
 
-    /// Returns the permissions a tool needs; `None` if there are none or the tool is unknown.
-    pub(crate) fn permissions_of(&self, name: &str) -> Option<Arc<[Permission]>> {
+    /// Returns the permissions a tool needs; `None` if there are none or the tool does not exist for the caller.
+    pub(crate) fn permissions_of(&self, name: &str, cx: &Context) -> Option<Arc<[Permission]>> {
         let snapshot = self.snapshot();
-        let needed = &snapshot.by_name.get(name)?.permissions;
-        (!needed.is_empty()).then(|| Arc::clone(needed))
+        let entry = snapshot.by_name.get(name)?;
+        let is_asked = !entry.permissions.is_empty() && entry.is_visible_to(cx);
+        is_asked.then(|| Arc::clone(&entry.permissions))
     }
 
     /// Starts the tool that a call names, after checking that the call is allowed.
@@ -282,7 +286,7 @@ impl Tools {
         let tool =
             call.tool().ok_or_else(|| RpcError::invalid_params("`name` must be a string"))?;
         let snapshot = self.snapshot();
-        let entry = snapshot.find(tool.name)?;
+        let entry = snapshot.find(tool.name, call.cx())?;
         if !entry.headers.is_empty() {
             entry.check_headers(&call)?;
         }
@@ -401,6 +405,7 @@ impl Tools {
         let any_typed = order.iter().any(|entry| entry.is_typed());
         let any_timeout = order.iter().any(|entry| entry.tool.timeout.is_some());
         let any_proposed = order.iter().any(|entry| !entry.tool.proposed.is_empty());
+        let any_audience = order.iter().any(|entry| entry.tool.audience.is_some());
         let lists = Default::default();
         *current = Arc::new(Snapshot {
             order,
@@ -410,6 +415,7 @@ impl Tools {
             any_typed,
             any_timeout,
             any_proposed,
+            any_audience,
             lists,
         });
         result
@@ -421,14 +427,18 @@ impl Tools {
 }
 
 impl Snapshot {
-    /// Returns the tool of this name; fails with code 4001 if there is none, and with 4002 if it is disabled.
-    fn find(&self, name: &str) -> Result<&Arc<Entry>, RpcError> {
-        match self.by_name.get(name) {
+    /// Returns the tool of this name; fails with code 4001 if there is none for this caller, and with 4002 if it is
+    /// disabled.
+    fn find(&self, name: &str, cx: &Context) -> Result<&Arc<Entry>, RpcError> {
+        match self.by_name.get(name).filter(|entry| entry.is_visible_to(cx)) {
             Some(entry) if entry.is_enabled => Ok(entry),
             Some(_) => Err(name_errors::disabled(name)),
             None => {
                 let shows_names = self.settings.shows_names && !self.settings.hides_refused;
-                let shown = self.order.iter().filter(|entry| shows_names && entry.is_enabled);
+                let shown = self
+                    .order
+                    .iter()
+                    .filter(|entry| shows_names && entry.is_enabled && entry.is_visible_to(cx));
                 Err(name_errors::unknown(name, shown.map(|entry| &*entry.definition.name)))
             }
         }

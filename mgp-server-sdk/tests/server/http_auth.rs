@@ -5,13 +5,18 @@ use mgp_security::auth::{ApiKeys, AuthLayer, KeyGrant, ResourceServer};
 use mgp_server_sdk::Pages;
 use mgp_server_sdk::prelude::*;
 use mgp_testkit::http_exchange as ask;
+use mgp_types::service::CredentialGrant;
 
 #[tokio::test]
 async fn callers_authenticate_with_a_key_or_token() {
     let keys = ApiKeys::new();
     let key = keys.issue(KeyGrant::new("acme", "ci")).await.unwrap();
     let tokens = ResourceServer::new("http://127.0.0.1:1/mcp", "https://issuer.example").unwrap();
-    let server = Server::new("t", "1").tool(Tool::new("now", "t", || async { "noon" }));
+    let admin = keys.issue(KeyGrant::new("acme", "ann").permission("admin")).await.unwrap();
+    let reset = Tool::new("reset", "t", || async { "done" }).visible_to(|cx| {
+        cx.extensions.get::<CredentialGrant>().is_some_and(|grant| grant.permits("admin"))
+    });
+    let server = Server::new("t", "1").tool(Tool::new("now", "t", || async { "noon" })).tool(reset);
     let bound = server
         .http("127.0.0.1:0")
         .auth(AuthLayer::new().keys(keys.clone()).tokens(tokens))
@@ -35,6 +40,11 @@ async fn callers_authenticate_with_a_key_or_token() {
     ] {
         let answer = ask(address, &format!("{head}{extra}"), body).await;
         assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{answer}");
+    }
+    for (key, is_listed) in [(&key, false), (&admin, true)] {
+        let head = format!("{head}\r\nAuthorization: Bearer {}", key.reveal());
+        let answer = ask(address, &head, body).await;
+        assert_eq!(answer.contains(r#""name":"reset""#), is_listed, "{answer}");
     }
     keys.revoke(key.id()).await.unwrap();
     let answer =
@@ -62,4 +72,12 @@ async fn a_mounted_service_is_served_at_its_path_and_below_however_it_is_written
         let answer = ask(address, &format!("GET {path} HTTP/1.1"), "").await;
         assert!(answer.contains("a page"), "{mounted} {path}: {answer}");
     }
+}
+
+#[tokio::test]
+async fn the_error_of_a_taken_port_names_the_remedy() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let error = Server::new("t", "1").http(address).no_auth().bind().await.unwrap_err();
+    assert!(error.to_string().ends_with("; choose another port, or stop the program that uses it"));
 }

@@ -199,6 +199,15 @@ async fn defaults_options_and_results_work() {
 
 // === Blocks ===
 
+#[tokio::test]
+async fn a_set_of_tools_can_be_shared_with_the_rest_of_the_program() {
+    let counter = Arc::new(Counter::new(40));
+    let server = Server::new("t", "1").tool(Arc::clone(&counter));
+    let (mut client, _) = connect_mock(server, SECURITY).await;
+    counter.count.store(7, Ordering::Relaxed);
+    assert_eq!(call(&mut client, "counter.read", "{}").await.unwrap(), "7");
+}
+
 struct Counter {
     count: AtomicU64,
 }

@@ -77,6 +77,7 @@ fn find(
         known_categories(inner, query, caller)?;
         known_servers(inner, query, caller)?;
     }
+    found.check_fit(inner.index.len());
     if let Some(order) = order {
         sort(&mut found, order);
     }

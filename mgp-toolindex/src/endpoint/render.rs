@@ -26,6 +26,11 @@ const MEMBER_TOKENS: u32 = 60;
 const MIN_TOOL_TOKENS: u32 = 24;
 /// If a query consists of several requests, the maximum number of bytes of each request that the result repeats.
 const MAX_PART_BYTES: usize = 80;
+/// The note of a weak result, so that a model asks a person or searches again, and does not call a wrong tool.
+const WEAK_NOTE: &str =
+    "probably no tool does this: those found fit the query only weakly and may do something else";
+/// The note of a weak result without tools.
+const NOTHING_NOTE: &str = "no tool fits the query";
 /// The maximum number of tokens that are added at the beginning and the end of a tool's text, where it meets the text
 /// around it.
 const JOINT_TOKENS: u32 = 8;
@@ -74,6 +79,10 @@ pub(super) fn present_as(
             "only the first {MAX_QUERY_BYTES} bytes of the query were read; ask for one step at a time"
         )]
         .into();
+    }
+    if found.is_weak {
+        let note = if found.hits.is_empty() { NOTHING_NOTE } else { WEAK_NOTE };
+        result.notes.push(note.to_owned());
     }
     result.omitted = Some(found.hits.len() as u64);
     result.mgp = parts(found, &is_clear, &|_| true);

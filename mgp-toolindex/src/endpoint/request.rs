@@ -21,7 +21,7 @@ use super::hooks::{Availability, CreationOutcome, CreationRequest};
 use super::render::loaded;
 use crate::catalog::IndexedTool;
 use crate::meta::name_for;
-use crate::search::{Explain, Filter, Hit, Query};
+use crate::search::{Explain, Filter, Hit, Query, lower_scores};
 use crate::tokens::max_tokens_of;
 
 /// The conditions under which a tool fulfils a capability; one of them is enough. Each is a minimum share of the
@@ -30,7 +30,7 @@ use crate::tokens::max_tokens_of;
 /// Every query finds some tool, so a score alone proves little: a capability that no tool has can score 0.46 although
 /// no tool shares a word with it, and one in a hundred real queries scores less than that. So shared words decide; a
 /// match by meaning alone needs a high score. The values were chosen with real and absurd requests over two catalogues
-/// of 527 and 2,247 tools.
+/// of 527 and 2,247 tools; fewer tools have lower scores, see [`lower_scores`].
 const FULFILMENT: [(f32, f32); 3] = [(0.6, 0.0), (0.4, 0.55), (0.0, 0.68)];
 /// The minimum score of a candidate, relative to the best candidate, so that a lower risk cannot promote a tool that
 /// does not fit.
@@ -116,7 +116,8 @@ impl Decision {
         let wanted = &params.requirements;
         let available = AvailableTools::new(inner, caller);
         for capability in wanted.capabilities.iter().filter(|one| !one.trim().is_empty()) {
-            let (hits, is_typed) = search(caller, &available, capability, params)?;
+            let lower = lower_scores(inner.index.len());
+            let (hits, is_typed) = search(caller, &available, capability, params, lower)?;
             let all = candidates(inner, caller, hits, &near, wanted.preferred_risk_level.as_ref());
             decision.choose(inner, caller, capability, all, is_typed, params)?;
         }
@@ -250,18 +251,19 @@ impl Decision {
 }
 
 /// Searches for tools that have a capability and the requested types. If there are none, searches again with any types;
-/// the returned flag is then `false`.
+/// the returned flag is then `false`. `lower` is subtracted from the scores of [`FULFILMENT`].
 fn search(
     caller: &Caller,
     available: &AvailableTools<'_>,
     capability: &str,
     params: &RequestToolsParams,
+    lower: f32,
 ) -> Result<(Vec<Hit>, bool), RpcError> {
     let wanted = &params.requirements;
     let find = |filter: Filter| -> Result<Vec<Hit>, RpcError> {
         let query = ask(caller, capability.trim()).limit(MAX_CANDIDATES).filter(filter);
         let mut hits = available.search(&query.explain(Explain::Yes))?.hits;
-        hits.retain(fulfils);
+        hits.retain(|hit| fulfils(hit, lower));
         Ok(hits)
     };
     let hits = find(typed(&wanted.input_types, &wanted.output_types))?;
@@ -277,9 +279,9 @@ fn ask(caller: &Caller, text: &str) -> Query {
     Query::new(text).principal(&caller.cx().principal)
 }
 
-fn fulfils(hit: &Hit) -> bool {
+fn fulfils(hit: &Hit, lower: f32) -> bool {
     let covered = hit.reason.as_ref().map_or(0.0, |reason| reason.coverage);
-    FULFILMENT.iter().any(|(words, score)| covered >= *words && hit.score >= *score)
+    FULFILMENT.iter().any(|(words, score)| covered >= *words && hit.score >= score - lower)
 }
 
 fn typed(input: &[String], output: &[String]) -> Filter {

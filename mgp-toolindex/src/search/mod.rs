@@ -30,3 +30,4 @@ pub use query::{Explain, Query};
 pub(crate) use rank::rank;
 pub use search_result::{Fallback, FallbackReason, Hit, Reason, SearchResult};
 pub(crate) use view::View;
+pub(crate) use weight::lower_scores;

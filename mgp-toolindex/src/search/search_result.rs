@@ -6,6 +6,7 @@ use std::time::Duration;
 use mgp_types::mgp::SearchStrategy;
 
 use super::Query;
+use super::weight::{MIN_WEAK_SCORE, WEAK_SHARE, weak_score};
 use crate::catalog::IndexedTool;
 
 /// The result of a search.
@@ -28,6 +29,8 @@ pub struct SearchResult {
     pub unread: usize,
     /// The duration of the search.
     pub took: Duration,
+    /// `true` if probably no tool does what the query asks for; see [`SearchResult::check_fit`].
+    pub(crate) is_weak: bool,
 }
 
 /// A tool that a search found.
@@ -107,6 +110,28 @@ impl SearchResult {
             requests: Vec::new(),
             unread: 0,
             took: Duration::ZERO,
+            is_weak: false,
+        }
+    }
+
+    /// Determines whether the result is weak, and removes the hits of a weak result that fit much less than its best
+    /// one; `tools` is the number of tools of the index.
+    ///
+    /// The scores are comparable only for searches by words and meaning, or by words if the query has no known meaning.
+    /// If the query has several requests, no hit is removed, because it can be the best one for its request.
+    pub(crate) fn check_fit(&mut self, tools: usize) {
+        let is_comparable = match &self.fallback {
+            Some(fallback) => {
+                fallback.from == SearchStrategy::Hybrid
+                    && fallback.reason == FallbackReason::NoMeaning
+            }
+            None => self.ran == SearchStrategy::Hybrid,
+        };
+        let best = self.hits.iter().map(|hit| hit.score).fold(0.0, f32::max);
+        self.is_weak = is_comparable && self.total_available > 0 && best < weak_score(tools);
+        if self.is_weak && self.requests.is_empty() {
+            let least = best.min(MIN_WEAK_SCORE.max(WEAK_SHARE * best));
+            self.hits.retain(|hit| hit.score >= least);
         }
     }
 

@@ -115,6 +115,36 @@ pub(super) const EXCLUDED_SERVER_FACTOR: f32 = 0.5;
 /// The factor for the score of a tool whose name has a verb that the query negates.
 pub(super) const NEGATED_VERB_FACTOR: f32 = 0.8;
 
+// === Weak results ===
+
+/// The minimum number of tools of an index at which results can be weak; with fewer tools, scores vary too much.
+const MIN_TOOLS: usize = 10;
+
+/// The number of tools of the catalogue for which the scores that fulfil a request were chosen.
+const USUAL_TOOLS: usize = 527;
+
+/// The minimum score of a tool in a weak result, relative to the best tool.
+pub(super) const WEAK_SHARE: f32 = 0.7;
+
+/// The minimum score of a tool in a weak result; the best tool may have less.
+pub(super) const MIN_WEAK_SCORE: f32 = 0.2;
+
+/// Returns the score of the best tool below which a result is weak, i.e. probably no tool does what the query asks for.
+///
+/// A rare word counts more in a larger index, so scores grow with the logarithm of the number of tools.
+#[expect(clippy::cast_precision_loss, reason = "how many tools there are needs no more digits")]
+pub(super) fn weak_score(tools: usize) -> f32 {
+    if tools < MIN_TOOLS { 0.0 } else { 0.16 + 0.055 * (tools as f32).ln() }
+}
+
+/// Returns by how much the scores in a small index are lower than those in an index of some hundred tools.
+pub(crate) fn lower_scores(tools: usize) -> f32 {
+    if tools < MIN_TOOLS {
+        return 0.0;
+    }
+    (weak_score(USUAL_TOOLS) - weak_score(tools)).max(0.0)
+}
+
 // === Functions of the evidence ===
 
 /// Returns the confidence, 0 to 1, that follows from the evidence for the best tool.
@@ -142,6 +172,16 @@ mod tests {
         assert_about(confidence(0.0), 0.0);
         assert_about(confidence(HALF_CONFIDENCE_EVIDENCE), 0.5);
         assert_about(confidence(2.0 * HALF_CONFIDENCE_EVIDENCE), 0.75);
+    }
+
+    #[test]
+    fn more_tools_need_a_higher_score() {
+        assert_about(weak_score(9), 0.0);
+        assert_about(lower_scores(9), 0.0);
+        assert!((0.28..0.30).contains(&weak_score(12)), "{}", weak_score(12));
+        assert!((0.50..0.51).contains(&weak_score(525)), "{}", weak_score(525));
+        assert!((0.20..0.21).contains(&lower_scores(12)), "{}", lower_scores(12));
+        assert_about(lower_scores(5000), 0.0);
     }
 
     #[test]

@@ -66,6 +66,8 @@ use self::other as imp;
 mod unix;
 #[cfg(unix)]
 use self::unix as imp;
+#[cfg(unix)]
+pub use self::unix::raise_open_files;
 
 /// The exit status of a child.
 ///

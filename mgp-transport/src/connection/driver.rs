@@ -267,7 +267,9 @@ where
             if !self.read_ahead.is_empty() {
                 return Ok(false);
             }
-            if let Some(line) = self.lines.rest() {
+            // A child that ended in the middle of an answer gave none: its call fails like the others that still run.
+            let rest = self.lines.rest();
+            if let Some(line) = rest.filter(|line| !(self.is_child() && line.is_cut_json())) {
                 self.dispatch_line(line, task);
             }
             self.start_lingering();

@@ -484,6 +484,21 @@ async fn an_answer_that_is_not_utf_8_ends_its_call() {
     driving.abort();
 }
 
+#[tokio::test]
+async fn an_answer_without_its_end_is_the_end_of_the_server() {
+    let Client { peer, cx, driving, mut server } = Client::of_child();
+    let waiting = tokio::spawn(peer.send(ping(cx)));
+    let mut lines = BufReader::new(server.reader).lines();
+    let request: serde_json::Value =
+        serde_json::from_str(&lines.next_line().await.unwrap().unwrap()).unwrap();
+    let half = format!("{{\"jsonrpc\":\"2.0\",\"id\":{},\"result\":{{\"a\":\"b", request["id"]);
+    server.writer.write_all(half.as_bytes()).await.unwrap();
+    drop((lines, server.writer));
+    let error = soon(waiting).await.unwrap().unwrap_err();
+    assert_eq!(error.code(), ErrorCode::SERVER_NOT_READY, "{error:?}");
+    driving.abort();
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_child_that_prints_what_it_reads_gets_no_answer_to_what_it_prints() {
     let Client { peer, cx, driving, mut server } = Client::of_child();

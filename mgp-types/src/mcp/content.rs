@@ -200,6 +200,30 @@ impl ContentBlock {
         Self::Resource(EmbeddedResource::new(contents))
     }
 
+    /// Sets hints for clients: audience, priority, time of the last change. The tool calls of a model, and the results
+    /// of these, have no hints and stay unchanged.
+    ///
+    /// ```
+    /// use mgp_types::mcp::{Annotations, ContentBlock, Role};
+    ///
+    /// let mut hints = Annotations::new();
+    /// hints.audience = vec![Role::User].into();
+    /// let block = ContentBlock::text("3 files were deleted").annotations(hints);
+    /// assert!(matches!(block, ContentBlock::Text(text) if text.annotations.is_some()));
+    /// ```
+    #[must_use]
+    pub fn annotations(mut self, hints: Annotations) -> Self {
+        match &mut self {
+            Self::Text(block) => block.annotations = Some(hints),
+            Self::Image(block) => block.annotations = Some(hints),
+            Self::Audio(block) => block.annotations = Some(hints),
+            Self::ResourceLink(block) => block.annotations = Some(hints),
+            Self::Resource(block) => block.annotations = Some(hints),
+            _ => {}
+        }
+        self
+    }
+
     /// Returns the text of a block whose JSON has only the members `type` and `text`, in this order and without spaces,
     /// as most peers write it; `None` for every other block. This is several times as fast as decoding the block.
     ///

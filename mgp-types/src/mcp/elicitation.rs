@@ -117,8 +117,8 @@ impl ElicitParams {
         self.filled_in(&Object::new())
     }
 
-    /// Returns the result of a user who accepts the elicitation with these answers; fields without an answer get their
-    /// default values. For a page, the answers are left out.
+    /// Returns the result of a user who accepts the elicitation with these answers, a struct or a map; fields without an
+    /// answer get their default values. For a page, the answers are left out.
     ///
     /// ```
     /// use mgp_types::mcp::ElicitParams;

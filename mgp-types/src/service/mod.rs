@@ -36,6 +36,7 @@ mod permission_authority;
 mod principal;
 mod question;
 mod ready_per_call;
+mod recheck;
 mod reply;
 mod retry_attempt;
 mod router;
@@ -96,6 +97,7 @@ pub use question::{
     CallerRequest, InputRequired, is_clearly_complete, leading_result_type, result_type,
 };
 pub use ready_per_call::{ReadyPerCall, ReadyPerCallService};
+pub use recheck::Recheck;
 pub use reply::{Body, Reply};
 pub use retry_attempt::RetryAttempt;
 pub use router::{RoutedService, Router, RouterLayer};

@@ -151,9 +151,14 @@ impl Render for Status {
         }
         render_findings(&info.findings, out);
         let rows = info.clients.iter().map(|client| {
-            let who = client.agent.as_deref().unwrap_or("-");
+            let name = client.agent.as_deref().or(client.subject.as_deref());
+            let who = match (client.operator, name) {
+                (true, Some(name)) => format!("operator {name}"),
+                (true, None) => "operator".to_owned(),
+                (false, name) => name.unwrap_or("-").to_owned(),
+            };
             [
-                if client.operator { "operator".into() } else { Cell::from(who) },
+                Cell::from(who),
                 client.transport.as_deref().into(),
                 client.since.as_ref().map(ToString::to_string).into(),
                 client.last_seen.as_ref().map(ToString::to_string).into(),

@@ -101,8 +101,12 @@ fn clients(viewer: &Viewer, info: &KernelInfoResult) -> Markup {
     let texts = viewer.texts;
     let rows = html! {
         @for client in &info.clients {
+            @let name = client.agent.as_deref().or(client.subject.as_deref());
             tr {
-                td { @if client.operator { (texts.operator) } @else { (plain(client.agent.as_deref().unwrap_or("-"))) } }
+                td {
+                    @if client.operator { (texts.operator) " " }
+                    @if let Some(name) = name { (plain(name)) } @else if !client.operator { "-" }
+                }
                 td { (plain(client.transport.as_deref().unwrap_or("-"))) }
                 td.time { @if let Some(since) = &client.since { (times::moment(since.as_str())) } }
             }

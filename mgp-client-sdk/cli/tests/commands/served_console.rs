@@ -213,7 +213,10 @@ fn only_operators_of_the_kernel_log_in_from_elsewhere() {
     assert_eq!(closed.status, 429, "{}", closed.body);
     assert!(closed.header("retry-after").is_some());
     let login = [("key", admin.as_str()), ("next", "/servers")];
-    assert_eq!(browser.with_cookie("").log_in(&login), "/console/servers", "a right key opens it");
+    let mut ada = browser.with_cookie("");
+    assert_eq!(ada.log_in(&login), "/console/servers", "a right key opens it");
+    let page = ada.get("/servers").body;
+    assert!(page.contains("operator ada"), "the list of clients names the login: {page}");
 }
 
 #[test]

@@ -485,6 +485,33 @@ fn files_of_continue_that_mgp_does_not_read_are_named() {
 }
 
 #[test]
+fn servers_of_a_profile_of_vs_code_are_named_until_it_starts_mgp() {
+    let home = Home::new();
+    let path = ".config/Code/User/profiles/ab12/mcp.json";
+    home.write(path, r#"{"servers": {"own": {"command": "no-such-program"}}}"#);
+    home.write(".config/Code/User/mcp.json", r#"{"servers": {}}"#);
+    let file = home.path(path).display().to_string();
+    let remedy = format!("run `mgp import \"{file}\" --apply`");
+    let report = home.run(&["doctor", "--no-start"]);
+    assert!(report.out.contains(&remedy), "{report:?}");
+    let import = home.run(&["import", &file]);
+    assert!(import.out.contains("own") && import.out.contains("vscode"), "{import:?}");
+    home.write(path, r#"{"servers": {"mgp": {"command": "mgp", "args": ["serve", "--stdio"]}}}"#);
+    let report = home.run(&["doctor", "--no-start"]);
+    assert!(!report.out.contains("profile"), "{report:?}");
+}
+
+#[test]
+fn servers_of_a_hosts_file_in_the_project_are_named() {
+    let home = Home::new();
+    home.write("work/.cursor/mcp.json", r#"{"mcpServers": {"own": {"command": "true"}}}"#);
+    let report = home.run(&["doctor", "--no-start"]);
+    let fix =
+        "`mgp import cursor --project --apply`, then `mgp connect cursor --project --replace`";
+    assert!(report.out.contains(fix), "{report:?}");
+}
+
+#[test]
 fn the_new_agent_of_a_host_that_does_not_rewrite_names_gets_portable_ones() {
     // An entry that exists is not changed, and a setting for all agents is enough.
     for (before, host, is_written) in [

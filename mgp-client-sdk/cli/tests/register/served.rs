@@ -118,7 +118,9 @@ fn an_operator_approves_and_removes_a_registered_server() {
     for shown in [id, "registration", "ada", "made", "teller", "is denied", "to be told things"] {
         assert!(listed.contains(shown), "{shown}: {listed}");
     }
-    assert!(printed(&served.mgp(&["servers", "ls"])).contains("waits for an operator"));
+    let waiting = printed(&served.mgp(&["servers", "ls"]));
+    assert!(waiting.contains("waits for an operator"), "{waiting}");
+    assert!(waiting.contains("  pending_approval  ") && !waiting.contains("idle"), "{waiting}");
     let approved = served.mgp(&["approvals", "approve", id, "--because", "it is mine"]);
     assert!(approved.status.success() && printed(&approved).contains("connected"), "{approved:?}");
     assert!(printed(&served.mgp(&["approvals", "ls"])).contains("no pending approvals"));

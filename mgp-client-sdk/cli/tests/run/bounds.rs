@@ -153,6 +153,34 @@ fn idle_connections_leave_descriptors_for_servers() {
     assert_eq!(kernel.wait().unwrap().code(), Some(0));
 }
 
+/// The files that the programs below may open, unless they raise this limit themselves.
+const FEW_FILES: usize = 40;
+
+/// Returns the number of files that a process may open; `None` if it has ended.
+fn open_files(pid: u32) -> Option<usize> {
+    let limits = fs::read_to_string(format!("/proc/{pid}/limits")).ok()?;
+    let line = limits.lines().find(|line| line.starts_with("Max open files"))?;
+    line.split_whitespace().nth(3)?.parse().ok()
+}
+
+#[test]
+fn a_kernel_may_open_more_files_than_its_servers() {
+    let world = World::new("");
+    let file = world.ready_file();
+    let options = ["--http", "127.0.0.1:0", "--ready-file", file.to_str().unwrap()];
+    let mut kernel = world.mgp_after(&format!("ulimit -S -n {FEW_FILES}"), &options);
+    let mut kernel = kernel.stdin(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    world.ready();
+    let mut host = world.host(&[]);
+    host.echoes("hello");
+    assert!(open_files(kernel.id()).unwrap() > FEW_FILES);
+    // The server, and the process that watches over it.
+    let limits: Vec<_> = world.marked().into_iter().filter_map(open_files).collect();
+    assert!(!limits.is_empty() && limits.iter().all(|most| *most == FEW_FILES), "{limits:?}");
+    kill("-TERM", kernel.id());
+    assert_eq!(kernel.wait().unwrap().code(), Some(0));
+}
+
 #[test]
 fn connections_of_an_address_are_limited_by_its_key() {
     let world = World::new("[kernel.http]\nconnections_per_address = 3\n");

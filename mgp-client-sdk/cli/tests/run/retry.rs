@@ -1,10 +1,11 @@
-//! Tests of `[servers.mgp.retry]`, and of time-outs that follow a reload.
+//! Tests of `[servers.mgp.retry]`, of starts that are tried again, and of time-outs that follow a reload.
 
 use std::fs;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::program::program;
 use crate::world::{Host, World, within};
 
 /// A shell script of a server whose tools fail as often as the number in the file `fails`.
@@ -119,4 +120,22 @@ fn the_time_of_an_approval_follows_a_reload() {
     assert!(time < Duration::from_secs(4), "{time:?}: {refused}");
     world.config(&risky.replace("\"1s\"", "\"6s\""));
     within(|| (wait().0 > Duration::from_secs(5)).then_some(()));
+}
+
+#[test]
+fn a_search_starts_a_server_whose_first_start_failed() {
+    let world = World::empty();
+    let later = world.folder.join("later");
+    let server = world.server("echo", &format!("exec {}", program("echo")));
+    let entry = format!("cwd = \"{}\"\ncommand = ", later.display());
+    world.config(&server.replacen("command = ", &entry, 1));
+    let mut host = world.host(&[]);
+    let mut found = || {
+        let params = json!({"name": "mgp_tools_discover", "arguments": {"query": "echo"}});
+        let answer = host.ask("tools/call", &params).unwrap();
+        answer["structuredContent"]["total_available"].as_u64().unwrap()
+    };
+    assert_eq!(found(), 0);
+    fs::create_dir(&later).unwrap();
+    within(|| (found() > 0).then_some(()));
 }

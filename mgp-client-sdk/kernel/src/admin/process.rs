@@ -55,6 +55,8 @@ pub(super) async fn info(
         let operator = connected.principal.authority() == Authority::Operator;
         let mut client = KernelClient::new(operator);
         client.agent = agent(&connected.principal);
+        let subject = connected.principal.subject();
+        client.subject = (subject != Principal::local().subject()).then(|| subject.to_string());
         client.since = Some(connected.since);
         client.transport = Some(connected.transport.as_str().to_owned());
         client.last_seen = connected.last_seen;

@@ -58,8 +58,12 @@ fn not_in_fleet(kernel: &Kernel) -> impl Iterator<Item = KernelServer> {
     known.filter(move |known| fleet.get(&known.id).is_none()).map(|known| {
         let registration = known.extra.decode::<String>("registration").ok().flatten();
         let trust = known.trust_level.unwrap_or(TrustLevel::Sandboxed);
-        let mut server =
-            KernelServer::new(known.id, known.status, "nothing", trust, 0_u64, "registered");
+        // An undecided or rejected registration is not a server at rest, which the next call would start.
+        let status = match registration.as_deref() {
+            Some(word @ ("pending_approval" | "rejected")) => ServerState::from(word),
+            _ => known.status,
+        };
+        let mut server = KernelServer::new(known.id, status, "nothing", trust, 0_u64, "registered");
         server.error = Some(match registration.as_deref() {
             Some("pending_approval") => {
                 "it waits for an operator; see `mgp approvals ls`".to_owned()

@@ -73,8 +73,8 @@ pub(crate) fn call(
         let DispatcherParts { fleet, view, metrics, .. } = dispatcher.parts();
         let server = fleet.get(tool.server_id()).ok_or_else(|| server_removed(&tool))?;
         let sees = is_visible || view.sees(call.cx(), Some(server.id()), tool.name()).is_ok();
-        // A parked call would continue without another decision of the security checks.
-        let is_lost = Hop::is_continued(call.cx()) && view.refuses(call.cx(), &tool);
+        // The credentials of this request may permit less than those that began a parked call.
+        let is_lost = Hop::is_continued(call.cx()) && !view.may_call(call.cx(), &tool);
         let has_access = sees && !is_lost;
         let references = &fleet.context().references;
         if references.apply_to(call.cx()) {

@@ -109,6 +109,21 @@ impl Dispatcher {
         }
     }
 
+    /// Starts in the background the servers whose start has failed and of which the caller may see a tool, if their
+    /// tools are unknown: a model cannot call a tool that it never finds. A server with known tools is started by the
+    /// next call of one of them.
+    pub(super) fn retry_failed_starts(&self, cx: &Context) {
+        if !self.0.fleet.all().values().any(|server| server.has_failed_to_start()) {
+            return;
+        }
+        let index = &self.0.fleet.context().index;
+        for server in self.servers_with_tools(cx) {
+            if index.tools_of(server.id().as_str()).is_empty() {
+                server.retry_start_later();
+            }
+        }
+    }
+
     /// Waits for the first lists of the given servers, but only until `limit` after each server was added.
     pub(super) async fn wait_for_first_lists(
         &self,

@@ -29,6 +29,7 @@ struct Search {
 impl Search {
     /// Returns the tools that fit a query.
     async fn discover(self, call: Call) -> Result<Reply, RpcError> {
+        self.dispatcher.retry_failed_starts(call.cx());
         self.dispatcher.wait_for_first_tools(call.cx(), FIRST_SYNC_TIMEOUT).await;
         let cx = call.cx().clone();
         let reply = self.index.send(call).await?;
@@ -37,6 +38,7 @@ impl Search {
 
     /// Returns tools for a task, and recommends servers if there are none.
     async fn request(self, call: Call) -> Result<Reply, RpcError> {
+        self.dispatcher.retry_failed_starts(call.cx());
         self.dispatcher.wait_for_first_tools(call.cx(), FIRST_SYNC_TIMEOUT).await;
         let cx = call.cx().clone();
         let reply = self.index.send(call).await?;

@@ -25,6 +25,7 @@ use crate::proposals::media;
 
 /// Returns the list for a caller, once the tools of new servers are known.
 pub(super) async fn list(dispatcher: Dispatcher, call: Call) -> Result<Reply, RpcError> {
+    dispatcher.retry_failed_starts(call.cx());
     dispatcher.wait_for_first_tools(call.cx(), FIRST_LIST_TIMEOUT).await;
     let mut tools = current_list(&dispatcher, &call)?;
     let cx = call.cx();

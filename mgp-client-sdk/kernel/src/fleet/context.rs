@@ -9,13 +9,12 @@ use mgp_security::{Governance, Scopes};
 use mgp_server_sdk::ChangeNotifier;
 use mgp_toolindex::ToolIndex;
 use mgp_types::service::{Principal, ServerId};
-use tokio::sync::Semaphore;
 
 use super::changed_lists::ChangedLists;
-use super::first_start_permits::FirstStartPermits;
 use super::known_servers::KnownServers;
 use super::notifier::ServerNotifier;
 use super::refresh_queue::StaleLists;
+use super::start_permits::StartPermits;
 use super::stopped_owners::StoppedOwners;
 use super::subscriptions::ResourceSubscriptions;
 use crate::active_config::SharedConfig;
@@ -49,17 +48,7 @@ pub(crate) struct FleetContext {
     pub(crate) lock: Option<ActiveLock>,
     pub(crate) stale: StaleLists,
     pub(crate) known: KnownServers,
-    /// The semaphore that limits how many servers are being started at the same time, except by calls.
-    pub(crate) start_permits: Arc<Semaphore>,
-    /// The semaphore that limits how many servers are being started by calls at the same time. Calls have their own
-    /// permits, so that they do not wait for servers that hang when the kernel starts them.
-    pub(crate) call_start_permits: Arc<Semaphore>,
-    /// The permits that limit how many servers are being started at the same time to read their lists. Calls do not
-    /// wait for them.
-    pub(crate) first_start_permits: FirstStartPermits,
-    /// The semaphore that limits how many sessions with subscriptions are being started again at the same time. They
-    /// have their own permits, so that the first start of a server and calls do not wait for them.
-    pub(crate) resume_permits: Arc<Semaphore>,
+    pub(crate) start_permits: StartPermits,
     pub(crate) local: Arc<HashMap<ServerId, CreateServer>>,
     /// The handle that notifies clients of changed lists and resources.
     pub(crate) notifications: ChangeNotifier,

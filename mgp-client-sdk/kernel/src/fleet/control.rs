@@ -49,15 +49,37 @@ impl ManagedServer {
         }
     }
 
+    /// Returns whether the last start of the server has failed for a reason that lasts, so that the server is not
+    /// restarted by itself.
+    pub(crate) fn has_failed_to_start(&self) -> bool {
+        self.client().supervised().rest().is_some_and(|rest| rest.is_start_failure)
+    }
+
     /// Starts a server again whose start has failed, because the cause may have ended meanwhile, e.g. a missing
     /// program. Waits until the server is connected or has failed again. Does nothing shortly after an earlier attempt.
     pub(super) async fn retry_start(&self) {
-        let rest = self.client().supervised().rest();
-        if rest.is_some_and(|rest| rest.is_start_failure) {
+        if self.has_failed_to_start() {
             self.main().retry(self.hold()).await;
             // Ignore the error: the caller looks at the state of the server itself.
             let _ = self.client().ready().await;
         }
+    }
+
+    /// Starts a server again as [`retry_start`](Self::retry_start) does, but in the background and with one of the
+    /// permits of first starts.
+    pub(crate) fn retry_start_later(self: &Arc<Self>) {
+        if !self.has_failed_to_start() || !self.main().claim_retry() {
+            return;
+        }
+        let server = Arc::clone(self);
+        tokio::spawn(async move {
+            let start = async {
+                server.hold().start(server.client()).await;
+                let _ = server.client().ready().await;
+            };
+            let permits = &server.start_permits().first_starts;
+            let _ = timeout(server.start_timeout(), permits.run(pin!(start))).await;
+        });
     }
 
     /// Drains and stops the server, and returns its state. Only an operator can start the server again; calls do

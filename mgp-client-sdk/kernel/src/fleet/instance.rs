@@ -194,7 +194,7 @@ impl Instance {
         if context.subscriptions.has(&source) {
             let (legacy, hold) = (Arc::clone(self.legacy()), hold.clone());
             let timeout = self.wake_timeout();
-            let permits = Arc::clone(&context.resume_permits);
+            let permits = Arc::clone(&context.start_permits.resumes);
             tokio::spawn(async move {
                 legacy.wake_with_permit(&hold, timeout, Some(&permits)).await.map(drop)
             });
@@ -476,7 +476,7 @@ impl InstanceGuard {
         let needs_main = has_events || context.subscriptions.has(&main);
         self.0.instance.resume_legacy();
         if needs_main {
-            let permits = Arc::clone(&context.resume_permits);
+            let permits = Arc::clone(&context.start_permits.resumes);
             tokio::spawn(async move { self.0.instance.wake_main(Some(&permits)).await.map(drop) });
         }
     }

@@ -12,19 +12,19 @@ use mgp_types::mgp::{ExtensionSet, ServerState, ShutdownReason};
 use mgp_types::service::{BoxFuture, Call, Context, PeerInfo, Principal, Reply, ServerId, Stack};
 use mgp_types::sync::{Mutex, RwLock};
 use mgp_types::{ErrorCode, RpcError};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 
 use super::changed_lists::ChangedLists;
 use super::context::FleetContext;
-use super::first_start_permits::FirstStartPermits;
 use super::first_sync::FirstSync;
 use super::instance::{Instance, InstanceParts, Instances};
 use super::list_cache::{ListCache, ListKind};
 use super::log_messages::ServedPrincipals;
 use super::refresh_queue::{ListGroup, RefreshQueue};
 use super::server_log::ServerLog;
-use super::session::{PERMIT_TIMEOUT, Session, SessionKind, SessionUse, has_failed};
+use super::session::{Session, SessionKind, SessionUse, has_failed};
 use super::start_hold::StartHold;
+use super::start_permits::{PERMIT_TIMEOUT, StartPermits};
 use super::subscriptions::Source;
 use crate::active_config::SharedConfig;
 use crate::bounds::CallBounds;
@@ -41,8 +41,7 @@ pub(crate) struct ManagedServer {
     /// The operator's approval, if the server was registered at run time.
     approved: Option<ApprovedRegistration>,
     log: Arc<ServerLog>,
-    start_permits: Arc<Semaphore>,
-    call_start_permits: Arc<Semaphore>,
+    start_permits: StartPermits,
     hold: StartHold,
     /// The instance that all principals share. For an isolated server: the instance that lists are read from.
     shared: Instance,
@@ -92,8 +91,7 @@ impl ManagedServer {
             bounds: context.bounds.clone(),
             approved,
             log,
-            start_permits: Arc::clone(&context.start_permits),
-            call_start_permits: Arc::clone(&context.call_start_permits),
+            start_permits: context.start_permits.clone(),
             hold,
             shared,
             isolated,
@@ -157,7 +155,7 @@ impl ManagedServer {
     /// its permit before the server is connected.
     pub(crate) async fn start(&self) {
         // The semaphore is never closed.
-        let permit = self.start_permits.acquire().await;
+        let permit = self.start_permits.other.acquire().await;
         let mut states = self.client().state().watch();
         if !self.hold.start(self.client()).await {
             return;
@@ -176,8 +174,12 @@ impl ManagedServer {
     }
 
     /// Starts the server to read its lists, as [`start`](Self::start) does, with one of the permits for such starts.
-    pub(super) async fn first_start(&self, permits: &FirstStartPermits) {
-        permits.run(pin!(self.start())).await;
+    pub(super) async fn first_start(&self) {
+        self.start_permits.first_starts.run(pin!(self.start())).await;
+    }
+
+    pub(super) fn start_permits(&self) -> &StartPermits {
+        &self.start_permits
     }
 
     /// Returns the maximum duration of a start.
@@ -412,7 +414,7 @@ impl ManagedServer {
         cx: &Context,
         of: SessionUse,
     ) -> (Arc<Session>, Result<Client, Error>) {
-        self.shared.wake_for(cx, of, Some(&self.call_start_permits)).await
+        self.shared.wake_for(cx, of, Some(&self.start_permits.calls)).await
     }
 
     /// Returns the client of the session that serves a caller; starts the session if necessary.

@@ -71,9 +71,8 @@ impl Fleet {
         // subscriptions of that server.
         let subscriptions = &self.0.context.subscriptions;
         if !is_known || lacks_lists || subscriptions.has(&server.source(SessionKind::Main)) {
-            let permits = self.0.context.first_start_permits.clone();
             let server = Arc::clone(&server);
-            tokio::spawn(async move { server.first_start(&permits).await });
+            tokio::spawn(async move { server.first_start().await });
         }
         if subscriptions.has(&server.source(SessionKind::Legacy)) {
             let server = Arc::clone(&server);

@@ -27,12 +27,9 @@ use tokio::time::Instant;
 use super::remote_health::RemoteHealth;
 use super::server_log::ServerLog;
 use super::start_hold::StartHold;
+use super::start_permits::PERMIT_TIMEOUT;
 use super::task_tools::{InMainSession, TaskTools};
 use crate::server_answer::limit_depth;
-
-/// The maximum time that a start occupies one of the limited permits for starts, so that a server that hangs does not
-/// prevent others from starting.
-pub(super) const PERMIT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The time for which the kernel does not try again to open a legacy session with a server that has refused one.
 const REFUSED_TTL: Duration = Duration::from_mins(10);
@@ -241,10 +238,14 @@ impl Session {
         is_due
     }
 
+    /// Returns whether a failed server has to be started again now, as [`claim_start`](Self::claim_start) does.
+    pub(super) fn claim_retry(&self) -> bool {
+        matches!(self.state(), ServerState::Restarting | ServerState::Error) && self.claim_start()
+    }
+
     /// Tries to start a failed server again, unless a caller or an operator has caused an attempt recently.
     pub(super) async fn retry(&self, hold: &StartHold) {
-        let has_failed = matches!(self.state(), ServerState::Restarting | ServerState::Error);
-        if has_failed && self.claim_start() {
+        if self.claim_retry() {
             hold.start(&self.client).await;
         }
     }

@@ -106,13 +106,13 @@ impl World {
 
     /// Takes all permits for starting servers, so that neither the kernel nor a call can start one.
     async fn take_permits(&self) -> [OwnedSemaphorePermit; 2] {
-        let context = self.kernel.0.fleet.context();
-        [take_all(&context.start_permits).await, take_all(&context.call_start_permits).await]
+        let permits = &self.kernel.0.fleet.context().start_permits;
+        [take_all(&permits.other).await, take_all(&permits.calls).await]
     }
 
     /// Takes all permits for starting sessions with subscriptions again.
     async fn take_resume_permits(&self) -> OwnedSemaphorePermit {
-        take_all(&self.kernel.0.fleet.context().resume_permits).await
+        take_all(&self.kernel.0.fleet.context().start_permits.resumes).await
     }
 
     async fn becomes(&self, state: ServerState) {
@@ -272,10 +272,11 @@ async fn a_server_that_waits_for_its_first_start_is_not_described_as_one_to_star
 async fn calls_wait_for_no_other_starts_and_first_starts_not_for_one_that_hangs() {
     let world = World::new(Isolation::Shared).await;
     tokio::time::sleep(Duration::from_secs(1)).await;
-    let (permits, slow_starts) = world.kernel.0.fleet.context().first_start_permits.semaphores();
+    let (permits, slow_starts) =
+        world.kernel.0.fleet.context().start_permits.first_starts.semaphores();
     let all = permits.available_permits();
     let first_starts = take_all(&permits).await;
-    let starts = take_all(&world.kernel.0.fleet.context().start_permits).await;
+    let starts = take_all(&world.kernel.0.fleet.context().start_permits.other).await;
     let text = "[[servers]]\nid = 'next'\ncommand = 'no-such-program'\n";
     let next = world.kernel.0.fleet.add(config(text).servers.remove(0)).unwrap();
     world.server().client().stop(ShutdownReason::IdleTimeout).await;

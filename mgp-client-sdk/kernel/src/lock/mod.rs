@@ -9,7 +9,9 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use mgp_contract::{Contract, LockFile, LockedServer};
-use mgp_discovery::{Expanded, ExpandedServer, ExpandedTarget, ServerConfig, TargetConfig};
+use mgp_discovery::{
+    Expanded, ExpandedServer, ExpandedTarget, ServerConfig, TargetConfig, VersionShim,
+};
 use mgp_types::service::ServerId;
 use mgp_types::{Payload, Sha256Hash};
 use serde_json::json;
@@ -62,6 +64,8 @@ pub fn read_start(
         let path = crate::fleet::program_path(env);
         let program = find_program(command.as_str(), cwd, &path, extensions.as_deref())
             .ok_or_else(|| format!("the program `{}` is not found", command.as_str()))?;
+        let shim = VersionShim::at(&program);
+        let program = shim.and_then(|shim| shim.program_in(cwd, variable)).unwrap_or(program);
         locked.program = Some(tree::hash_file(&program)?);
         locked.program_path = Some(program.display().to_string());
         locked.package = script;

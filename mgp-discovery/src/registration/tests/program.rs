@@ -62,6 +62,26 @@ fn scripts_and_programs_are_bound_and_data_is_not() {
     }
 }
 
+#[test]
+fn the_interpreter_behind_a_shim_is_bound() {
+    let world = World::new();
+    let root = world.folder.join(".pyenv");
+    let (shim, interpreter) =
+        (root.join("shims/python3"), root.join("versions/3.12.1/bin/python3"));
+    program(&shim, "#!/bin/sh\n");
+    program(&interpreter, "\u{7f}ELF");
+    fs::write(root.join("version"), "3.12.1\n").unwrap();
+    fs::write(world.folder.join(".python-version"), "system\n").unwrap();
+    let found = proposed(&world, shim.to_str().unwrap(), &json!(["made.py"]));
+    assert_eq!((Path::new(&found.command), &found.files[0].path), (&*interpreter, &interpreter));
+    assert!(found.notes.is_empty(), "{:?}", found.notes);
+    // Without a default, the shim itself is bound, and the operator is warned.
+    fs::remove_file(root.join("version")).unwrap();
+    let found = proposed(&world, shim.to_str().unwrap(), &json!(["made.py"]));
+    assert_eq!(Path::new(&found.command), shim);
+    assert!(found.notes[0].contains("another program at each start"), "{:?}", found.notes);
+}
+
 /// Regression test: each of these was once treated as a program whose code does not depend on its arguments.
 #[test]
 fn a_program_that_runs_its_arguments_is_not_taken_for_a_plain_one() {

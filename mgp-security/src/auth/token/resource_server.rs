@@ -13,6 +13,7 @@ use super::jwks::{JwkSet, Verification};
 use super::jws::Jws;
 use super::signature_cache::{self, SignatureCache};
 use super::source::KeySource;
+use crate::access::is_shared_name;
 use crate::auth::authenticated::{Authenticated, Credential};
 use crate::auth::metadata::{BadResource, ResourceMetadata};
 use crate::auth::refused::AuthRefused;
@@ -247,6 +248,9 @@ impl ResourceServer {
                 None => return no("the token names no agent"),
             },
         };
+        if is_shared_name(agent.as_deref().unwrap_or(&subject)) {
+            return no("the token's agent has the name of a group or of all agents");
+        }
         let mut principal = Principal::new(tenant, subject);
         if let Some(agent) = agent {
             principal = principal.agent(agent);

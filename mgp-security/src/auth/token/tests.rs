@@ -435,6 +435,17 @@ async fn the_agent_is_the_client_unless_a_claim_is_configured() {
 }
 
 #[tokio::test]
+async fn no_agent_has_a_name_that_entries_use_for_several() {
+    for name in ["*", "group:admins", "group:"] {
+        refused(&claims(but("client_id", json!(name))).await);
+        assert!(claims(but("sub", json!(name))).await.is_ok(), "its agent has another name");
+        let mut alone = but("client_id", Value::Null);
+        alone["sub"] = json!(name);
+        refused(&claims(alone).await);
+    }
+}
+
+#[tokio::test]
 async fn a_duplicate_member_is_refused() {
     let signer = ed25519();
     let (header, claims) = (signer.header().to_string(), good().to_string());

@@ -221,6 +221,18 @@ const ORDERING: &str = "first then also and please always must should to now jus
     model agent llm next finally simply instead again or will bitte immer zuerst dann und \
     siempre primero luego y toujours dabord ensuite et veuillez sempre e";
 
+/// Words with which no sentence ends.
+const OPEN_ENDS: &str = "a an the all any every each your our their its this these those my no \
+    previous prior earlier preceding and or but to of for from with without in on by at into as \
+    than that not must should shall will please always never ignore disregard forget override \
+    bypass send reveal alle allen die der das den dem des ein eine einen deine ihre alle \
+    vorherigen und oder von mit zu ignoriere les des le la un une toutes tous vos de du et ou à \
+    ignorez ignore los las el todas todos tus sus y o ignora ignore os as todas todos e gli le \
+    tutte tutti ignora";
+
+/// Words with which no sentence begins.
+const OPEN_STARTS: &str = "and or of than und oder et ou y o e ed";
+
 /// The part of a definition that a text comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
@@ -235,9 +247,14 @@ pub(super) fn tokens(text: &str, place: Place) -> Vec<Token> {
     let mut words: Vec<Part> = Vec::new();
     let mut letters = Letters::default();
     let mut clause = true;
-    let mut above = "";
+    let (mut above, mut has_gap) = ("", false);
     for line in text.lines() {
-        let mut begins = !continues(above, line);
+        if line.trim().is_empty() {
+            has_gap = true;
+            continue;
+        }
+        let is_joined = !std::mem::take(&mut has_gap) || is_unfinished(above, line);
+        let mut begins = !(is_joined && continues(above, line));
         let mut starts = true;
         let mut wide = true;
         above = line;
@@ -304,7 +321,7 @@ fn completed(words: Vec<Part>, place: Place) -> Vec<Token> {
 }
 
 /// Returns whether a line continues the sentence of the line above, as in wrapped text. A new sentence begins after a
-/// blank line or a mark that ends a sentence, and with a label, e.g. `path: the file` or `path (text): the file`.
+/// mark that ends a sentence, and with a label, e.g. `path: the file` or `path (text): the file`.
 fn continues(above: &str, line: &str) -> bool {
     let above = above.trim().trim_end_matches(['"', '\'', '`', ')', '*', '”', '»']);
     let is_text = above.contains(char::is_alphanumeric);
@@ -316,6 +333,15 @@ fn continues(above: &str, line: &str) -> bool {
     let Some(first) = chunks.next() else { return false };
     let has_type = |chunk: &str| chunk.starts_with('(') && chunk.ends_with(':');
     !first.ends_with(':') && !chunks.next().is_some_and(has_type)
+}
+
+/// Returns whether the text above a blank line is not a sentence without the line below: it ends with a word that needs
+/// another one, or the line begins with a word that needs one before it.
+fn is_unfinished(above: &str, line: &str) -> bool {
+    let bare = |word: &str| word.trim_matches(|c: char| !c.is_alphanumeric()).to_owned();
+    let is_among = |words: &str, word: &str| words.split(' ').any(|known| known == word);
+    above.split_whitespace().next_back().is_some_and(|last| is_among(OPEN_ENDS, &bare(last)))
+        || line.split_whitespace().next().is_some_and(|first| is_among(OPEN_STARTS, &bare(first)))
 }
 
 /// A word with its position, before it is completed to a [`Token`].
@@ -452,6 +478,7 @@ mod tests {
             words.iter().filter(|word| word.starts).map(|word| word.begins).collect()
         };
         assert_eq!(begins("take all of\nthem. next one\n\nlast one"), [true, false, true, true]);
+        assert_eq!(begins("take all\n \n\nthem\n\nof it"), [true, false, false]);
         assert_eq!(begins("- take all\n- of them"), [true, false]);
         assert_eq!(begins("take all\n---\nof them"), [true, true]);
         assert_eq!(begins("some inputs\npath: of it\nname (text): of it"), [true, true, true]);

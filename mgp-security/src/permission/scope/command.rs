@@ -1,6 +1,7 @@
 //! Checks whether the commands among a call's arguments are within the limits.
 
-use super::finding::{About, Command, Findings};
+use super::finding::{Command, Findings};
+use super::kinds::About;
 use super::{Limits, Outside, Sudo, shown};
 
 /// Characters with a special meaning in the shell of some system; a command with any of these is refused. Quotes are

@@ -8,7 +8,7 @@ use std::collections::HashSet;
 
 use serde_json::{Map, Value};
 
-use super::finding::About;
+use super::kinds::{About, words};
 
 /// The maximum number of schemas in which a member is searched.
 const SCHEMAS_MAX: usize = 1_000;
@@ -51,6 +51,35 @@ impl<'a> Declared<'a> {
             });
         });
         found
+    }
+
+    /// Returns the schemas of a list together with those of its items.
+    pub(super) fn with(&self, items: &Self) -> Self {
+        match (self, items) {
+            (Self::Schemas { root, own, is_declared }, Self::Schemas { own: more, .. }) => {
+                let own = own.iter().chain(more).copied().collect();
+                Self::Schemas { root, own, is_declared: *is_declared }
+            }
+            (Self::Schemas { .. }, _) => self.clone(),
+            _ => items.clone(),
+        }
+    }
+
+    /// Returns whether the value may name a target although neither its name nor a format shows it: its title or
+    /// description has one of these words, or the schema neither describes it nor lists its values.
+    pub(super) fn may_name(&self, target_words: &[&str]) -> bool {
+        let Self::Schemas { root, own, .. } = self else { return true };
+        let (mut is_fixed, mut is_described, mut has_word) = (false, false, false);
+        let mut schemas = CombinedSchemas::of(root);
+        schemas.visit_all(own, &mut |schema| {
+            is_fixed |= ["enum", "const", "format"].iter().any(|key| schema.contains_key(*key));
+            for key in ["title", "description"] {
+                let text = schema.get(key).and_then(Value::as_str).unwrap_or_default();
+                is_described |= key == "description" && !text.is_empty();
+                has_word |= words(text).iter().any(|word| target_words.contains(&word.as_str()));
+            }
+        });
+        has_word || !is_described && !is_fixed || schemas.is_cut
     }
 
     /// Returns the kinds of targets that the schema declares for the names of an object's members (`propertyNames`).
@@ -196,7 +225,7 @@ mod tests {
     use mgp_types::mcp;
     use mgp_types::mgp::PermissionScope;
 
-    use super::super::{check, is_like, like};
+    use super::super::{check, doubt, is_like, like};
 
     fn scope(json: &str) -> PermissionScope {
         serde_json::from_str(json).unwrap()
@@ -331,6 +360,52 @@ mod tests {
             let same = format!(r#"{{"{name}":"{allowed}","x":"{allowed}"}}"#);
             check_declared(&of(&plain), limits, &same, true);
         }
+    }
+
+    #[test]
+    fn a_bare_name_under_an_unknown_name_is_in_doubt_unless_its_description_is_about_something_else()
+     {
+        let hosts = (r#"{"hosts":["ok.example"]}"#, r#""url":"https://ok.example""#);
+        let paths = (r#"{"paths":["/srv"]}"#, r#""path":"/srv/a""#);
+        for ((limits, allowed), schema, other, is_in_doubt) in [
+            (hosts, "{}", "evil.com", true),
+            (hosts, r#"{"description":"The proxy to use."}"#, "evil.com", true),
+            (hosts, r#"{"title":"Via"}"#, "evil.com", true),
+            (hosts, r#"{"description":"A CSS selector."}"#, "div.title", false),
+            (hosts, r#"{"enum":["a.rest","b.rest"]}"#, "a.rest", false),
+            (hosts, "{}", "report.pdf", false),
+            (hosts, "{}", "plain", false),
+            (hosts, "{}", "v1.2", false),
+            (paths, "{}", "notes.txt", true),
+            (paths, "{}", ".env", true),
+            (paths, r#"{"description":"The template file."}"#, "a.tpl", true),
+            (paths, r#"{"description":"The symbol to rename."}"#, "os.walk", false),
+            (paths, "{}", "1.5", false),
+        ] {
+            let schema = format!(r#"{{"properties":{{"url":{{}},"path":{{}},"x":{schema}}}}}"#);
+            let tool = format!(r#"{{"name":"t","inputSchema":{schema}}}"#);
+            let tool: mcp::Tool = serde_json::from_str(&tool).unwrap();
+            for value in [format!(r#""{other}""#), format!(r#"["{other}"]"#)] {
+                let arguments = format!(r#"{{{allowed},"x":{value}}}"#);
+                let (limits, arguments) = (scope(limits), Some(arguments.as_str()));
+                assert_eq!(check(&limits, arguments, Some(&tool)), Ok(()), "{arguments:?}");
+                let doubt = doubt(&limits, arguments, Some(&tool));
+                assert_eq!(doubt.is_some(), is_in_doubt, "{schema} {arguments:?}: {doubt:?}");
+            }
+            for known in [
+                format!(r#"{{{allowed},"name":"x","content":"{other}","query":"{other}"}}"#),
+                format!(r#"{{{allowed},"pattern":"{other}","excludeGlobs":["{other}"]}}"#),
+                format!(r#"{{{allowed},"body":{{"a":"{other}","b":[{{"c":["{other}"]}}]}}}}"#),
+            ] {
+                assert_eq!(doubt(&scope(limits), Some(&known), Some(&tool)), None, "{known}");
+            }
+        }
+        let page = like(r#"{"url":"https://ok.example/a"}"#).unwrap();
+        let call = Some(r#"{"url":"https://ok.example/a","x":"evil.com"}"#);
+        assert!(is_like(&page, call, None).is_err());
+        let file = like(r#"{"path":"/srv/notes/a.txt"}"#).unwrap();
+        let call = Some(r#"{"path":"/srv/notes/b.txt","x":"evil.com"}"#);
+        assert!(is_like(&file, call, None).is_err(), "the approved call had no host");
     }
 
     #[test]

@@ -3,319 +3,63 @@
 //! If it is doubtful whether an argument is subject to limits, it is checked as if it were.
 
 use super::declared::Declared;
+use super::kinds::{About, Kinds, Text, words};
 use super::tree::Node;
 use super::{Outside, host, path, shown};
 
-/// The kinds of things that an argument can refer to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub(super) enum About {
-    Path = 1,
-    Host = 2,
-    Command = 4,
-    Code = 8,
-    Language = 16,
-    Port = 32,
-    Environment = 64,
-}
-
-const ALL: [(About, &[&str]); 8] = [
-    (About::Path, &ONLY_PATH),
-    (
-        About::Path,
-        &[
-            "workspace",
-            "repo",
-            "repository",
-            "archive",
-            "src",
-            "source",
-            "sources",
-            "dst",
-            "dest",
-            "destination",
-            "from",
-            "to",
-        ],
-    ),
-    (
-        About::Host,
-        &[
-            "host",
-            "hosts",
-            "hostname",
-            "hostnames",
-            "url",
-            "urls",
-            "uri",
-            "uris",
-            "href",
-            "link",
-            "links",
-            "endpoint",
-            "endpoints",
-            "domain",
-            "domains",
-            "ip",
-            "address",
-            "addresses",
-            "addr",
-            "origin",
-            "server",
-            "proxy",
-            "site",
-            "website",
-            "webhook",
-        ],
-    ),
-    (
-        About::Command,
-        &[
-            "command",
-            "commands",
-            "cmd",
-            "cmds",
-            "commandline",
-            "argv",
-            "program",
-            "executable",
-            "exec",
-            "shell",
-            "binary",
-            "run",
-        ],
-    ),
-    (About::Code, &["code", "script", "scripts", "snippet", "eval", "expression"]),
-    (About::Language, &["language", "languages", "lang", "langs", "interpreter", "runtime"]),
-    (About::Port, &["port", "ports"]),
-    (About::Environment, &["env", "environment"]),
-];
-
-/// Last words of argument names that stand for free text, whose values are never treated as paths.
-const CONTENT: [&str; 15] = [
-    "content",
-    "contents",
-    "text",
-    "body",
-    "message",
-    "description",
-    "comment",
-    "title",
-    "prompt",
-    "str",
-    "string",
-    "replacement",
-    "reason",
-    "subject",
-    "explanation",
-];
-
-/// Last words of argument names that stand for a property of a path or host, e.g. its type, and not for the path or
-/// host itself.
-const ABOUT_IT: [&str; 14] = [
-    "type",
-    "types",
-    "size",
-    "mode",
-    "encoding",
-    "format",
-    "count",
-    "limit",
-    "depth",
-    "lines",
-    "id",
-    "version",
-    "extension",
-    "data",
-];
-
-/// Last words of argument names that can stand for a path or a host.
-const EITHER: [&str; 21] = [
-    "target",
-    "targets",
-    "output",
-    "outputs",
-    "out",
-    "outfile",
-    "outdir",
-    "input",
-    "inputs",
-    "infile",
-    "location",
-    "locations",
-    "root",
-    "base",
-    "basedir",
+/// Words in the description of an argument that may be a host.
+const HOST_WORDS: [&str; 26] = [
+    "host",
+    "hosts",
+    "hostname",
+    "domain",
+    "domains",
+    "server",
+    "servers",
+    "url",
+    "urls",
+    "uri",
+    "address",
+    "addresses",
+    "endpoint",
+    "site",
+    "website",
+    "proxy",
+    "gateway",
+    "relay",
+    "dns",
+    "ip",
+    "webhook",
+    "network",
     "remote",
     "upstream",
     "mirror",
-    "dst",
-    "dest",
-    "destination",
+    "registry",
 ];
 
-/// Last words of argument names that always stand for a path and never for a URL.
-const ONLY_PATH: [&str; 18] = [
-    "path",
-    "paths",
+/// Words in the description of an argument that may be a file.
+const PATH_WORDS: [&str; 20] = [
     "file",
     "files",
     "filename",
     "filenames",
-    "filepath",
-    "filepaths",
-    "dir",
-    "dirs",
-    "directory",
-    "directories",
+    "path",
+    "paths",
     "folder",
     "folders",
-    "cwd",
-    "pwd",
-    "workdir",
-    "symlink",
-];
-
-/// Last words of argument names for search terms, in which a slash does not indicate a path.
-const SEARCHED: [&str; 5] = ["query", "q", "search", "regex", "regexp"];
-
-/// Last words of argument names whose values are checked even if they are numbers, e.g. file descriptors or numeric
-/// addresses.
-const STRICT: [&str; 18] = [
-    "path",
-    "file",
-    "filename",
-    "filepath",
-    "dir",
     "directory",
-    "folder",
-    "cwd",
-    "host",
-    "hostname",
-    "url",
-    "uri",
-    "ip",
-    "address",
-    "addr",
-    "domain",
-    "command",
-    "cmd",
+    "directories",
+    "dir",
+    "document",
+    "documents",
+    "attachment",
+    "script",
+    "template",
+    "database",
+    "archive",
+    "image",
+    "location",
 ];
-
-/// The kinds of one argument, as a set of flags.
-#[derive(Clone, Copy, Debug, Default)]
-struct Kinds {
-    bits: u8,
-    text: Text,
-    /// `true` if the value is a path or a host, depending on its shape.
-    either: bool,
-    strict: bool,
-    /// `true` if the value is a path even if it looks like a URL.
-    only_path: bool,
-}
-
-/// The way in which the shape of a value is taken into account; depends on the argument's name.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Text {
-    /// The shape can indicate any kind.
-    #[default]
-    Shaped,
-    /// The shape can indicate any kind, but a slash does not indicate a path.
-    Slashed,
-    /// The text is the name of a member: the shape can indicate any kind, but a slash or colon behind a name does not
-    /// indicate a host.
-    Key,
-    /// The shape is ignored, because the value is free text.
-    Free,
-}
-
-impl Kinds {
-    fn has(self, about: About) -> bool {
-        self.bits & about as u8 != 0
-    }
-
-    fn and(mut self, about: About) -> Self {
-        self.bits |= about as u8;
-        self
-    }
-
-    /// Adds the kinds of targets that the schema of a value declares.
-    fn and_declared(self, targets: &[About]) -> Self {
-        let is_either = targets.contains(&About::Host) && targets.contains(&About::Path);
-        let mut kinds = targets.iter().copied().fold(self, Self::and);
-        // If the name suggests a host, the schema cannot make the value a path, because the server writes the schema.
-        kinds.either |= is_either && !self.has(About::Host);
-        kinds
-    }
-
-    /// Returns the kinds that an argument name suggests.
-    fn of(name: &str) -> Self {
-        let words = words(name);
-        let Some(last) = words.last().map(String::as_str) else { return Self::default() };
-        let mut kinds = Self::default();
-        let bare = words.len() == 1;
-        let about_it = ABOUT_IT.contains(&last) && !bare;
-        if CONTENT.contains(&last) {
-            kinds.text = Text::Free;
-        } else if about_it || SEARCHED.contains(&last) {
-            kinds.text = Text::Slashed;
-        }
-        if kinds.text == Text::Free || about_it {
-            return kinds;
-        }
-        kinds.strict = STRICT.contains(&last);
-        kinds.only_path = ONLY_PATH.contains(&last);
-        for (about, names) in ALL {
-            // For these kinds only the last word of the name counts: `zip_file` is a file and not a program, and
-            // `command_timeout` is not a command.
-            let by_last = matches!(about, About::Command | About::Code | About::Port);
-            let found = if by_last {
-                names.contains(&last)
-            } else {
-                words.iter().any(|word| names.contains(&word.as_str()))
-            };
-            if found {
-                kinds = kinds.and(about);
-            }
-        }
-        kinds.either = EITHER.contains(&last);
-        if kinds.either {
-            kinds = kinds.and(About::Path).and(About::Host);
-        }
-        kinds
-    }
-
-    /// Returns the kinds that the name of a member suggests, and also those of the declared name, if it differs.
-    fn of_member(name: &str, known: Option<&str>) -> Self {
-        let kinds = Self::of(name);
-        let Some(known) = known.map(Self::of) else { return kinds };
-        Self { bits: kinds.bits | known.bits, ..known }
-    }
-}
-
-/// Returns the words of a name in lower case: `filePath`, `file_path` and `FILE-PATH2` all become `file`,
-/// `path`.
-fn words(name: &str) -> Vec<String> {
-    let mut words: Vec<String> = Vec::new();
-    let mut before = ' ';
-    for letter in name.chars() {
-        if letter.is_alphanumeric() {
-            let begins =
-                !before.is_alphanumeric() || before.is_lowercase() && letter.is_uppercase();
-            match words.last_mut() {
-                Some(word) if !begins => word.extend(letter.to_lowercase()),
-                _ => words.push(letter.to_lowercase().collect()),
-            }
-        }
-        before = letter;
-    }
-    // Remove trailing digits: `path2` is a path too.
-    for word in &mut words {
-        word.truncate(word.trim_end_matches(|digit: char| digit.is_ascii_digit()).len());
-    }
-    words.retain(|word| !word.is_empty());
-    words
-}
 
 /// A value among the arguments, with the kinds that its name and shape suggest.
 #[derive(Debug)]
@@ -364,6 +108,8 @@ pub(super) struct Findings {
     /// `true` if the tool declares an argument that limits the time.
     pub(super) declares_time: bool,
     pub(super) ports: Vec<Option<u16>>,
+    /// The names of arguments that may be targets of a kind, although neither their names nor their form shows it.
+    pub(super) doubts: Vec<(About, String)>,
 }
 
 impl Findings {
@@ -446,9 +192,12 @@ impl Findings {
                     self.declares_command |= is_declared;
                     return Ok(());
                 }
-                let declared = declared.item();
+                let inner = declared.item();
+                // The description of a list is also that of its items.
+                let described = declared.with(&inner);
                 for item in items {
-                    self.walk(name, item, kinds, &declared)?;
+                    self.note_doubts(name, item, kinds, &described);
+                    self.walk(name, item, kinds, &inner)?;
                 }
             }
             Node::Object(members) => {
@@ -461,27 +210,29 @@ impl Findings {
                 for (name, member) in members {
                     let (inner, known) = declared.member(name);
                     let mut of_name = Kinds::of_member(name, known);
+                    of_name.no_bare_target |= kinds.no_bare_target || kinds.text == Text::Free;
                     if of_name.text != Text::Free {
                         // The kinds of the outer name also apply to the inner values, except kinds that any of the
                         // inner names suggests itself.
                         of_name.bits |= kinds.bits & !own;
                     }
-                    // The names of members are checked, too, because some objects use paths as names.
-                    let key = Kinds { text: Text::Key, ..Kinds::default() }.and_declared(&targets);
-                    let key = by_shape(name, key);
-                    if key.bits != 0 {
-                        self.items.push(Item {
-                            name: name.clone(),
-                            kinds: key,
-                            text: Some(name.clone()),
-                            is_declared: inner.is_declared(),
-                        });
-                    }
+                    self.name_of_member(name, &targets, inner.is_declared());
+                    self.note_doubts(name, member, of_name, &inner);
                     self.walk(known.unwrap_or(name), member, of_name, &inner)?;
                 }
             }
         }
         Ok(())
+    }
+
+    /// Checks the name of a member like a value, because some objects use paths as names.
+    fn name_of_member(&mut self, name: &str, targets: &[About], is_declared: bool) {
+        let key = Kinds { text: Text::Key, ..Kinds::default() }.and_declared(targets);
+        let kinds = by_shape(name, key);
+        if kinds.bits != 0 {
+            let text = Some(name.to_owned());
+            self.items.push(Item { name: name.to_owned(), kinds, text, is_declared });
+        }
     }
 
     fn number(&mut self, name: &str, number: f64, mut kinds: Kinds, is_declared: bool) {
@@ -499,6 +250,24 @@ impl Findings {
             kinds.bits &= !(About::Path as u8 | About::Host as u8 | About::Port as u8);
         }
         self.items.push(Item { name: name.to_owned(), kinds, text: None, is_declared });
+    }
+
+    fn note_doubts(&mut self, name: &str, node: &Node, kinds: Kinds, declared: &Declared<'_>) {
+        let Node::Text(text) = node else { return };
+        let text = text.trim();
+        if kinds.bits != 0
+            || kinds.text != Text::Shaped
+            || kinds.no_bare_target
+            || !declared.targets().is_empty()
+        {
+            return;
+        }
+        if host::is_bare_name(text) && declared.may_name(&HOST_WORDS) {
+            self.doubts.push((About::Host, name.to_owned()));
+        }
+        if path::is_bare_name(text) && declared.may_name(&PATH_WORDS) {
+            self.doubts.push((About::Path, name.to_owned()));
+        }
     }
 
     fn text(&mut self, name: &str, text: &str, kinds: Kinds, is_declared: bool) {

@@ -2,7 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use super::finding::{About, Findings};
+use super::finding::Findings;
+use super::kinds::About;
 use super::{Limits, Outside, shown};
 
 /// The maximum length of a host name, in bytes.
@@ -143,6 +144,17 @@ fn is_domain(name: &str) -> bool {
         parents.split('.').all(is_label)
             && (is_top || is_label(last) && last.to_ascii_lowercase().starts_with("xn--"))
     })
+}
+
+/// Returns whether a text is the bare name of a host with several labels, and does not end like a file.
+pub(super) fn is_bare_name(text: &str) -> bool {
+    const FILES: [&str; 30] = [
+        "cfg", "conf", "css", "csv", "docx", "gif", "htm", "html", "ini", "jpeg", "jpg", "js",
+        "json", "jsx", "lock", "log", "pdf", "png", "pptx", "sql", "svg", "toml", "ts", "tsx",
+        "txt", "webp", "xlsx", "xml", "yaml", "yml",
+    ];
+    let ending = text.rsplit('.').next().unwrap_or_default();
+    is_domain(text) && !FILES.iter().any(|known| ending.eq_ignore_ascii_case(known))
 }
 
 /// Returns the part of a text before its path.

@@ -4,8 +4,9 @@ use mgp_types::mcp;
 use mgp_types::mgp::PermissionScope;
 
 use super::declared::Declared;
-use super::finding::{About, Command, Findings};
-use super::{Outside, check, host};
+use super::finding::{Command, Findings};
+use super::kinds::About;
+use super::{Outside, check, findings, host, shown};
 
 /// The minimum number of path components of a folder for all files in it to count as similar.
 const MIN_FOLDER_PARTS: usize = 2;
@@ -55,6 +56,11 @@ pub(crate) fn is_like(
     definition: Option<&mcp::Tool>,
 ) -> Result<(), Outside> {
     check(scope, arguments, definition)?;
+    // The approved call may have had no target of this kind, so its limits need not have a list for it.
+    let doubtful = findings(arguments, definition)?.doubts;
+    if let Some((_, name)) = doubtful.first().filter(|_| scope.commands.is_empty()) {
+        return Err(format!("`{}` may be the name of another target", shown(name)));
+    }
     let found = Findings::of(arguments.unwrap_or("{}"), &Declared::Any)?;
     if !scope.commands.is_empty() {
         if found.commands.len() == 1 && found.others.is_empty() && !found.has_other_values {

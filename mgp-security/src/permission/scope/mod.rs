@@ -9,6 +9,7 @@ mod command;
 mod declared;
 mod finding;
 mod host;
+mod kinds;
 mod like;
 mod path;
 mod tree;
@@ -21,7 +22,8 @@ use mgp_types::mgp::PermissionScope;
 use serde_json::Value;
 
 use self::declared::Declared;
-use self::finding::{About, Findings};
+use self::finding::Findings;
+use self::kinds::About;
 pub use self::like::scope_words;
 pub(crate) use self::like::{is_like, like};
 
@@ -53,9 +55,7 @@ pub(crate) fn check(
     definition: Option<&mcp::Tool>,
 ) -> Result<(), Outside> {
     let lists = Lists::of(scope)?;
-    let schema = definition.and_then(|tool| tool.input_schema.as_payload().get().ok());
-    let declared = schema.as_ref().map_or(Declared::Any, Declared::of);
-    let found = Findings::of(arguments.unwrap_or("{}"), &declared)?;
+    let found = findings(arguments, definition)?;
     if lists.paths.is_limit() {
         found.nothing_runs("paths")?;
         path::check(&lists.paths, &found)?;
@@ -76,6 +76,30 @@ pub(crate) fn check(
         time(most, &found)?;
     }
     Ok(())
+}
+
+/// Returns the reason why a call that [`check`] has passed may nevertheless exceed the limits: an argument might be the
+/// bare name of another target, e.g. `a.example` or `notes.txt`, but such a text has many other meanings.
+pub(crate) fn doubt(
+    scope: &PermissionScope,
+    arguments: Option<&str>,
+    definition: Option<&mcp::Tool>,
+) -> Option<String> {
+    let lists = Lists::of(scope).ok()?;
+    let found = findings(arguments, definition).ok()?;
+    let is_limited = |about: &About| match about {
+        About::Path => lists.paths.is_limit(),
+        _ => lists.hosts.is_limit() || lists.ports,
+    };
+    let (about, name) = found.doubts.iter().find(|(about, _)| is_limited(about))?;
+    let what = if *about == About::Path { "file" } else { "host" };
+    Some(format!("`{}` may be the name of another {what}", shown(name)))
+}
+
+fn findings(arguments: Option<&str>, definition: Option<&mcp::Tool>) -> Result<Findings, Outside> {
+    let schema = definition.and_then(|tool| tool.input_schema.as_payload().get().ok());
+    let declared = schema.as_ref().map_or(Declared::Any, Declared::of);
+    Findings::of(arguments.unwrap_or("{}"), &declared)
 }
 
 /// The permission to run commands as another user.

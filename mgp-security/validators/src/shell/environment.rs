@@ -3,6 +3,7 @@
 use super::paths::is_system;
 use crate::{argument_values::key_words, words::Words};
 use serde_json::Value;
+use std::collections::BTreeSet;
 
 /// Keys of arguments that contain environment variables.
 static KEYS: Words = Words::new(
@@ -75,17 +76,38 @@ static OWN_FOLDERS: Words = Words::new(
     .rbenv/bin .rbenv/shims .dotnet/tools .npm-global/bin",
 );
 
-/// Checks the variables under each key in [`KEYS`], in the forms that servers accept: members of an object, texts
-/// such as `NAME=value`, and objects with `name` and `value`.
+/// A function that is called with the name and the value of each variable.
+type Visit<'a> = dyn FnMut(&str, &str) -> Result<(), String> + 'a;
+
+/// Checks the variables under each key in [`KEYS`].
 pub(super) fn check_all(arguments: &Value) -> Result<(), String> {
+    visit_all(arguments, &mut check)
+}
+
+/// Returns the variables under each key in [`KEYS`] whose names are among `used`, with their values.
+pub(super) fn values(arguments: &Value, used: &BTreeSet<&str>) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    // The function never fails, so all variables are visited.
+    let _ = visit_all(arguments, &mut |name, value| {
+        if used.contains(name) {
+            found.push((name.to_owned(), value.to_owned()));
+        }
+        Ok(())
+    });
+    found
+}
+
+/// Visits the variables under each key in [`KEYS`], in the forms that servers accept: members of an object, texts such
+/// as `NAME=value`, and objects with `name` and `value`.
+fn visit_all(arguments: &Value, each: &mut Visit<'_>) -> Result<(), String> {
     match arguments {
-        Value::Array(items) => items.iter().try_for_each(check_all),
+        Value::Array(items) => items.iter().try_for_each(|item| visit_all(item, each)),
         Value::Object(members) => members.iter().try_for_each(|(key, value)| match value {
             Value::String(text) if is_key(key) => text
                 .split(|c: char| c.is_whitespace() || matches!(c, ',' | ';'))
-                .try_for_each(assignment),
-            value if is_key(key) => variables(value),
-            value => check_all(value),
+                .try_for_each(|text| assignment(text, each)),
+            value if is_key(key) => variables(value, each),
+            value => visit_all(value, each),
         }),
         _ => Ok(()),
     }
@@ -95,27 +117,27 @@ fn is_key(key: &str) -> bool {
     KEYS.has(&key_words(key).concat())
 }
 
-fn assignment(text: &str) -> Result<(), String> {
-    text.split_once('=').map_or(Ok(()), |(name, value)| check(name.trim(), value))
+fn assignment(text: &str, each: &mut Visit<'_>) -> Result<(), String> {
+    text.split_once('=').map_or(Ok(()), |(name, value)| each(name.trim(), value))
 }
 
-fn variables(value: &Value) -> Result<(), String> {
+fn variables(value: &Value, each: &mut Visit<'_>) -> Result<(), String> {
     match value {
-        Value::String(text) => assignment(text),
-        Value::Array(items) => items.iter().try_for_each(variables),
+        Value::String(text) => assignment(text, each),
+        Value::Array(items) => items.iter().try_for_each(|item| variables(item, each)),
         Value::Object(members) => {
             let member =
                 |names: &[&str]| names.iter().find_map(|name| members.get(*name)?.as_str());
             if let Some(name) = member(&["name", "key", "Name", "Key"]) {
-                check(name, member(&["value", "Value"]).unwrap_or_default())?;
+                each(name, member(&["value", "Value"]).unwrap_or_default())?;
             }
             members.iter().try_for_each(|(name, value)| match value {
                 Value::Null => Ok(()),
-                Value::String(text) => check(name, text),
-                Value::Bool(_) | Value::Number(_) => check(name, &value.to_string()),
+                Value::String(text) => each(name, text),
+                Value::Bool(_) | Value::Number(_) => each(name, &value.to_string()),
                 Value::Array(_) | Value::Object(_) => {
-                    check(name, "")?;
-                    variables(value)
+                    each(name, "")?;
+                    variables(value, each)
                 }
             })
         }

@@ -32,6 +32,7 @@ use crate::{
 use frame::{Frame, Stdin};
 use lex::{Grammar, MAX_COMMAND, Word, read};
 use serde_json::{Map, Value};
+use variables::Variables;
 
 /// Keys of arguments whose text is passed to a shell.
 static COMMANDS: Words = Words::new(
@@ -64,13 +65,17 @@ pub(crate) fn check(tool: &str, arguments: &Value) -> Result<(), String> {
         }
     }
     environment::check_all(arguments)?;
-    if objects(tool, arguments, &[])? > 0 {
+    let texts = leaves.iter().filter_map(|leaf| leaf.value.as_str());
+    let used = texts.flat_map(used_variables).collect();
+    let variables = Variables::of_environment(environment::values(arguments, &used))?;
+    let place = Place { variables: Some(&variables), ..Place::default() };
+    if objects(tool, arguments, place)? > 0 {
         return Ok(());
     }
     // No key is known, so the command might be under a key that only this tool uses.
     let mut texts = leaves.iter().filter(|leaf| leaf.value.is_string());
     match (texts.next(), texts.next()) {
-        (Some(Leaf { value: Value::String(text), .. }), None) => command(text),
+        (Some(Leaf { value: Value::String(text), .. }), None) => framed(text, place),
         _ => Err("no argument is known to be the command".to_owned()),
     }
 }
@@ -80,11 +85,20 @@ pub(crate) fn check(tool: &str, arguments: &Value) -> Result<(), String> {
 struct Place<'a> {
     frame: Frame<'a>,
     folders: &'a [String],
+    /// The variables that the call sets for its commands.
+    variables: Option<&'a Variables>,
 }
 
 impl Place<'_> {
-    /// Checks an argument vector in each of the working folders.
+    /// Checks an argument vector in each of the working folders, also with the values of its variables.
     fn judge(self, words: &[Word]) -> Result<(), String> {
+        self.judge_form(words)?;
+        let Some(variables) = self.variables else { return Ok(()) };
+        let forms = variables.clone().forms(words)?;
+        forms.iter().try_for_each(|form| self.judge_form(form))
+    }
+
+    fn judge_form(self, words: &[Word]) -> Result<(), String> {
         if self.folders.is_empty() {
             return judge::judge(words, self.frame);
         }
@@ -93,15 +107,24 @@ impl Place<'_> {
     }
 }
 
-/// Checks the commands in an object and in the objects below it; returns how many there were. `above` are the working
+/// Returns the names that a text has behind `$` or `${`.
+fn used_variables(text: &str) -> impl Iterator<Item = &str> {
+    text.split('$').skip(1).map(|behind| {
+        let name = behind.strip_prefix('{').unwrap_or(behind);
+        let end = name.find(|c: char| c != '_' && !c.is_ascii_alphanumeric());
+        &name[..end.unwrap_or(name.len())]
+    })
+}
+
+/// Checks the commands in an object and in the objects below it; returns how many there were. `above` has the working
 /// folders of the objects above it.
-fn objects(tool: &str, value: &Value, above: &[String]) -> Result<usize, String> {
+fn objects(tool: &str, value: &Value, above: Place<'_>) -> Result<usize, String> {
     let members = match value {
         Value::Array(items) => return items.iter().map(|item| objects(tool, item, above)).sum(),
         Value::Object(members) => members,
         _ => return Ok(0),
     };
-    let folders = folder::folders_of(above, members)?;
+    let folders = folder::folders_of(above.folders, members)?;
     folder::check_outputs(&folders, members)?;
     let mut judged = 0;
     let (mut vector, mut more) = (Vec::new(), Vec::new());
@@ -112,7 +135,7 @@ fn objects(tool: &str, value: &Value, above: &[String]) -> Result<usize, String>
             more.extend(words(key, value)?);
         }
     }
-    let place = Place { frame: Frame::new(input(members)), folders: &folders };
+    let place = Place { frame: Frame::new(input(members)), folders: &folders, ..above };
     let all: Vec<Word> = vector.iter().chain(&more).cloned().collect();
     let in_shell = members.get("shell") == Some(&Value::Bool(true)) && !all.is_empty();
     let (mut named, mut length) = (false, 0_usize);
@@ -133,7 +156,7 @@ fn objects(tool: &str, value: &Value, above: &[String]) -> Result<usize, String>
                 joined(text, &all, place)?;
             }
         } else if !is_vector(key) || value.is_object() {
-            judged += objects(tool, value, &folders)?;
+            judged += objects(tool, value, place)?;
         }
     }
     if !named && !vector.is_empty() {
@@ -254,7 +277,7 @@ fn texts(key: &str, value: &Value, vector: &[Word], place: Place<'_>) -> Result<
                     item if is_absent(item) => {
                         return Err(format!("`{key}` has an item that is not a command"));
                     }
-                    Value::Object(_) => drop(objects("", item, place.folders)?),
+                    Value::Object(_) => drop(objects("", item, place)?),
                     _ => drop(texts(key, item, vector, place)?),
                 }
             }
@@ -269,7 +292,7 @@ fn texts(key: &str, value: &Value, vector: &[Word], place: Place<'_>) -> Result<
             all.extend_from_slice(vector);
             place.judge(&all).map(|()| 1)
         }
-        Value::Object(_) => match objects("", value, place.folders)? {
+        Value::Object(_) => match objects("", value, place)? {
             0 => Err(format!("`{key}` has no command")),
             judged => Ok(judged),
         },

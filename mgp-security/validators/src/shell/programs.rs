@@ -401,7 +401,7 @@ fn packages(name: &str, args: Args<'_>) -> Result<(), Refusal> {
     let runs = Err(format!("`{name}` downloads and runs a package, or runs a text"));
     match name {
         // Both run the program that the project has installed, as `npm test` does, unless an option or the form of the
-        // name asks for another one.
+        // name asks for another one. One that is not installed is downloaded, like a package of `npm install`.
         "npx" | "bunx"
             if args.short("cpy", "")
                 || args.long("call", 3)

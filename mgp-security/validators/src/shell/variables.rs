@@ -30,7 +30,7 @@ const MAX_FORMS: usize = 128 * 1024;
 const UNKNOWN: &[&str] = &["-rf", "-delete", "-c", "-e"];
 
 /// The values that variables can have after the commands so far. A variable that may not be set has an empty value.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Variables {
     values: HashMap<String, Vec<String>>,
     /// The variables that may keep their values although a later command assigns them.
@@ -40,6 +40,16 @@ pub(super) struct Variables {
 }
 
 impl Variables {
+    /// Creates the variables that a call sets for its commands. A server may also ignore them.
+    ///
+    /// # Errors
+    /// A description of the reason if a variable has too many values, or if these are too long.
+    pub(super) fn of_environment(set: Vec<(String, String)>) -> Result<Self, String> {
+        let mut variables = Self::default();
+        variables.set(set, false)?;
+        Ok(variables)
+    }
+
     /// Returns a command with each combination of the values that its variables can have; empty if all of these are
     /// unknown.
     ///

@@ -6,7 +6,7 @@ use mgp_types::RpcError;
 use mgp_types::mcp::{self, Era, TaskSupport};
 use mgp_types::mgp::Permission;
 use mgp_types::proposal::MediaSignature;
-use mgp_types::service::{Call, HeaderParams, HeaderPlan, Stack};
+use mgp_types::service::{Call, Context, HeaderParams, HeaderPlan, Stack};
 
 use super::super::{SchemaStyle, Tool, definition_check};
 
@@ -54,6 +54,11 @@ impl Entry {
             self.headers.check(arguments.unwrap_or("{}"), headers)?;
         }
         Ok(())
+    }
+
+    /// Returns whether the tool exists for a caller.
+    pub(super) fn is_visible_to(&self, cx: &Context) -> bool {
+        self.tool.audience.as_ref().is_none_or(|is_visible| is_visible(cx))
     }
 
     /// Returns the task support that the definition declares. Default: forbidden.

@@ -13,8 +13,8 @@ use super::{Entry, Snapshot, Tools};
 use crate::catalog::LIST_TTL_MS;
 
 impl Tools {
-    /// Returns the list of tools that a caller is allowed to see. A list that depends neither on the caller's
-    /// permissions nor on its proposals is encoded only once for each [`Form`].
+    /// Returns the list of tools that a caller is allowed to see. A list that depends neither on the caller nor on its
+    /// permissions and proposals is encoded only once for each [`Form`].
     pub(crate) fn list(&self, cx: &Context) -> Result<Reply, RpcError> {
         let caller = &cx.caller;
         let form = Form {
@@ -24,17 +24,16 @@ impl Tools {
             proposals: caller.mgp.unwrap_or_default() & ExtensionSet::PROPOSALS,
         };
         let snapshot = self.snapshot();
-        if snapshot.settings.hides_refused {
-            let grants = Grants::from_context(cx);
-            if grants.is_told() {
-                let shown = |entry: &Entry| {
-                    admit(&grants, &entry.definition.name, &entry.permissions).is_ok()
-                };
-                return snapshot.encode(form, shown).map(Reply::raw);
-            }
-        }
-        if snapshot.any_proposed && !form.proposals.is_empty() {
-            return snapshot.encode(form, |_| true).map(Reply::raw);
+        let grants = snapshot.settings.hides_refused.then(|| Grants::from_context(cx));
+        let grants = grants.filter(Grants::is_told);
+        let has_proposals = snapshot.any_proposed && !form.proposals.is_empty();
+        if grants.is_some() || has_proposals || snapshot.any_audience {
+            let is_shown = |entry: &Entry| {
+                let (name, needed) = (&entry.definition.name, &entry.permissions);
+                let is_admitted = |grants: &Grants| admit(grants, name, needed).is_ok();
+                entry.is_visible_to(cx) && grants.as_ref().is_none_or(is_admitted)
+            };
+            return snapshot.encode(form, is_shown).map(Reply::raw);
         }
         let list = snapshot.lists[form.index()].get_or_init(|| snapshot.encode(form, |_| true));
         list.clone().map(Reply::raw)

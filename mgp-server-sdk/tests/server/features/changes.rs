@@ -1,5 +1,7 @@
 //! Tests of change notifications to legacy sessions, to subscribers of resources, and on modern streams.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -8,6 +10,8 @@ use mgp_server_sdk::{
     ChangeNotifier, EventHub, Prompt, Resource, ResourceSubscriber, ResourceSubscription, Resources,
 };
 use mgp_types::mcp::Era;
+use mgp_types::method::Initialized;
+use mgp_types::service::Router;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -117,6 +121,43 @@ async fn a_disabled_tool_is_neither_listed_nor_called() {
         let result = wire.ask("tools/call", json!({ "name": "a" })).await.unwrap();
         assert_eq!(result["content"][0]["text"], "did it");
     }
+}
+
+#[tokio::test]
+async fn a_tool_exists_only_for_callers_to_which_it_is_visible() {
+    let vault = tool("vault").visible_to(|cx| cx.caller.accepts.roots);
+    let server = Server::new("s", "1").tool(tool("all")).tool(vault);
+    let stack = server.into_stack().unwrap();
+    for era in ERAS {
+        let mut wire = Wire::to(&stack, era, json!({ "roots": {} })).await;
+        assert_eq!(names(&mut wire).await, ["all", "vault"]);
+        let result = wire.ask("tools/call", json!({ "name": "vault" })).await.unwrap();
+        assert_eq!(result["content"][0]["text"], "did it");
+
+        let mut wire = Wire::to(&stack, era, json!({})).await;
+        assert_eq!(names(&mut wire).await, ["all"]);
+        let hidden = wire.ask("tools/call", json!({ "name": "vault" })).await;
+        let unknown = wire.ask("tools/call", json!({ "name": "attic" })).await;
+        let [hidden, unknown] = [hidden, unknown].map(|answer| format!("{answer:?}"));
+        assert!(!hidden.contains("did it"), "{hidden}");
+        assert_eq!(hidden, unknown.replace("attic", "vault"), "{era:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_session_is_notified_also_if_the_author_handles_its_start() {
+    let (started, start) = (Arc::new(AtomicUsize::new(0)), Router::new());
+    let seen = Arc::clone(&started);
+    let start = start.on_notification::<Initialized, _, _>(move |_, _| {
+        seen.fetch_add(1, Ordering::Relaxed);
+        async { Ok(()) }
+    });
+    let server = server().endpoints(start);
+    let tools = server.tools();
+    let mut wire = Wire::join(server, Era::Legacy).await;
+    assert_eq!(started.load(Ordering::Relaxed), 1);
+    tools.add(tool("c"));
+    assert_eq!(wire.notice().await["method"], "notifications/tools/list_changed");
 }
 
 /// Reports changes of the resources that have subscribers, and of one that has none.

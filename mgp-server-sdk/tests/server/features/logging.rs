@@ -15,7 +15,7 @@ fn server() -> Server {
         "done"
     });
     let prompt = Prompt::new("work", "Logs under a name", |log: Logger| async move {
-        log.named("prompts").log(LogLevel::Error, &json!({ "rows": 3 })).await;
+        log.named("prompts").error(&json!({ "rows": 3 })).await;
         "done"
     });
     let tell = Tool::new("tell", "Informs the user", |cx: Context| async move {

@@ -5,6 +5,7 @@
 mod group;
 #[cfg(target_os = "linux")]
 mod keeper;
+mod open_files;
 #[cfg(target_os = "linux")]
 mod pre_exec;
 mod process;
@@ -14,6 +15,7 @@ use std::time::Instant;
 
 #[cfg(target_os = "linux")]
 pub(super) use self::keeper::run;
+pub use self::open_files::raise_open_files;
 pub(super) use self::process::Process;
 pub(super) use self::spawner::start;
 

@@ -1,7 +1,8 @@
 //! Code that runs in the child between fork and exec, on Linux.
 //!
-//! See MGP §11. Three things can only be done there: asking the operating system to kill the child when its parent
-//! dies, marking descriptors that other code left inheritable, and passing on a descriptor by its number. This is the
+//! See MGP §11. Four things can only be done there: asking the operating system to kill the child when its parent
+//! dies, marking descriptors that other code left inheritable, passing on a descriptor by its number, and giving the
+//! child the limit of open files that this process had before it raised its own. This is the
 //! only file of the crate with `unsafe`, and it cannot be avoided: no safe function does these things, and
 //! `CommandExt::pre_exec` is unsafe. Its closure runs in a copy of a process whose other threads no longer exist, one
 //! of them perhaps in the middle of an allocation. Therefore the closure only makes system calls: it does not allocate,
@@ -21,7 +22,11 @@ use std::process::Command;
 
 use rustix::fs::{Mode, OFlags, RawDir, open};
 use rustix::io::{Errno, FdFlags, fcntl_getfd, fcntl_setfd};
-use rustix::process::{Pid, Signal, getpid, getppid, set_parent_process_death_signal};
+use rustix::process::{
+    Pid, Resource, Rlimit, Signal, getpid, getppid, set_parent_process_death_signal, setrlimit,
+};
+
+use super::open_files::earlier_limit;
 
 /// Makes the child die when the calling thread ends, and prevents it from inheriting descriptors other than 0, 1 and 2.
 ///
@@ -30,13 +35,14 @@ use rustix::process::{Pid, Signal, getpid, getppid, set_parent_process_death_sig
 /// this process, and it must then end its descendants.
 pub(super) fn prepare(command: &mut Command, socket: Option<&UnixStream>) {
     let (parent, socket) = (getpid(), socket.map(AsRawFd::as_raw_fd));
+    let files = earlier_limit();
     // SAFETY: `in_child` only makes system calls with data on its own stack, as the module documentation requires.
     unsafe {
-        command.pre_exec(move || in_child(parent, socket));
+        command.pre_exec(move || in_child(parent, socket, files));
     }
 }
 
-fn in_child(parent: Pid, socket: Option<RawFd>) -> io::Result<()> {
+fn in_child(parent: Pid, socket: Option<RawFd>, files: Option<Rlimit>) -> io::Result<()> {
     if socket.is_none() {
         set_parent_process_death_signal(Some(Signal::KILL))?;
         // If the parent died before the call above, the operating system does not send the signal.
@@ -45,6 +51,9 @@ fn in_child(parent: Pid, socket: Option<RawFd>) -> io::Result<()> {
         }
     }
     close_on_exec();
+    if let Some(files) = files {
+        setrlimit(Resource::Nofile, files)?;
+    }
     if let Some(socket) = socket {
         // SAFETY: the caller of `prepare` keeps the socket open until the child is started.
         let socket = unsafe { BorrowedFd::borrow_raw(socket) };

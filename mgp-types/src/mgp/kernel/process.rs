@@ -45,6 +45,8 @@ record! {
     pub struct KernelClient {
         /// The agent as which the client is authenticated; absent for a client without an agent.
         opt agent: Option<String>,
+        /// The user on whose behalf the client calls; absent for the user of the kernel.
+        opt subject: Option<String>,
         /// `true` if the client is an operator.
         req operator: bool,
         /// The time at which the client connected.

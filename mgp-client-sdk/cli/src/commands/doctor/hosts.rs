@@ -18,6 +18,7 @@ pub(super) fn check(global: &Global) -> Vec<Check> {
     for host in KnownHost::ALL {
         let (name, path) = (host.name(), host.user_file(&home));
         checks.extend(check_others(host, &home));
+        checks.extend(check_project(host, &path));
         match host_file(global, host, &path) {
             Ok(None) => {}
             Ok(Some(file)) => {
@@ -48,6 +49,22 @@ fn check_others(host: KnownHost, home: &Path) -> Vec<Check> {
     });
     let beside = host.unread_servers(home).map(|what| Check::new("host", Level::Warn, what));
     settings.into_iter().chain(beside).collect()
+}
+
+/// Reports the host's file in the project of this folder, if the host starts servers from it.
+fn check_project(host: KnownHost, user_file: &Path) -> Option<Check> {
+    let file = host.project_file(&std::env::current_dir().ok()?)?;
+    // In the user's home folder, it can be the file for all projects.
+    let is_user_file = dunce::canonicalize(&file).ok() == dunce::canonicalize(user_file).ok();
+    if is_user_file || !host.starts_others(&file) {
+        return None;
+    }
+    let name = host.name();
+    let what = format!("{name} starts the servers in `{}` here, not governed", file.display());
+    let fix = format!(
+        "check them, run `mgp import {name} --project --apply`, then `mgp connect {name} --project --replace`"
+    );
+    Some(Check::new("host", Level::Warn, what).with_fix(fix))
 }
 
 /// Reports an entry that `mgp import` leaves out.

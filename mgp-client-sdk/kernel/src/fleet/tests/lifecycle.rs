@@ -22,7 +22,7 @@ use tower_layer::layer_fn;
 use super::{World, clock, counting_host, kernel_with, open};
 use crate::Kernel;
 use crate::dispatch::context_of_agent;
-use crate::fleet::session::PERMIT_TIMEOUT;
+use crate::fleet::start_permits::PERMIT_TIMEOUT;
 use crate::fleet::{ListGroup, SessionUse};
 
 #[tokio::test(start_paused = true)]

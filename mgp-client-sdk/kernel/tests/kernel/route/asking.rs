@@ -7,7 +7,7 @@ use std::time::Duration;
 use mgp_client_sdk::{Client, ToolResult};
 use mgp_discovery::{Config, Isolation};
 use mgp_kernel::Kernel;
-use mgp_security::PermissionChange;
+use mgp_security::{Governance, PermissionChange};
 use mgp_server_sdk::Resource;
 use mgp_server_sdk::prelude::*;
 use mgp_server_sdk::{ContextExt, Prompt, UrlElicited};
@@ -209,12 +209,29 @@ async fn a_caller_that_offers_forms_only_gets_no_url() {
     }
 }
 
+/// Takes a right of a call: the access of its caller or of its delegator, or a permission of its server.
+async fn take_right(governance: &Governance, loses: &str) {
+    let operator = Principal::local().operator();
+    let camera = PermissionChange::of("c", [Permission::Camera]);
+    match loses {
+        "permission" => drop(governance.permissions().deny(&operator, camera).await.unwrap()),
+        "approval" => drop(governance.permissions().revoke(&operator, camera).await.unwrap()),
+        _ => {
+            let agent = if loses == "access" { "ann" } else { "bob" };
+            let entry = AccessGrantParams::deny(agent, "c");
+            governance.access().grant(&operator, entry).await.unwrap();
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_call_whose_caller_loses_its_access_or_permission_during_a_question_does_not_go_on() {
     for (isolation, loses, expected) in [
         (Isolation::Shared, "access", ErrorCode::ACCESS_DENIED),
         (Isolation::PerAgent, "access", ErrorCode::ACCESS_DENIED),
         (Isolation::Shared, "permission", ErrorCode::PERMISSION_DENIED),
+        (Isolation::Shared, "approval", ErrorCode::PERMISSION_DENIED),
+        (Isolation::Shared, "delegator", ErrorCode::ACCESS_DENIED),
     ] {
         let (ended, answers) = (Arc::new(Notify::new()), Arc::new(AtomicUsize::new(0)));
         let (notify, counts) = (Arc::clone(&ended), Arc::clone(&answers));
@@ -233,28 +250,34 @@ async fn a_call_whose_caller_loses_its_access_or_permission_during_a_question_do
         };
         let mut mgp = open(&TOOLS);
         mgp.isolation = isolation;
-        if loses == "permission" {
+        if let "permission" | "approval" = loses {
             mgp.permissions_required = vec![Permission::Camera];
-            mgp.permission_policy = Some(ApprovalPolicy::AutoApprove);
+            mgp.permission_policy = Some(match loses {
+                "approval" => ApprovalPolicy::Interactive,
+                _ => ApprovalPolicy::AutoApprove,
+            });
         }
         let kernel = kernel_with("c", mgp, 1, server).await;
         let governance = kernel.governance().clone();
+        if loses == "approval" {
+            let camera = PermissionChange::of("c", [Permission::Camera]);
+            let operator = Principal::local().operator();
+            governance.permissions().approve(&operator, camera).await.unwrap();
+        }
         let builder = host_of(Era::Modern).on_elicitation(move |question: ElicitParams| {
             let governance = governance.clone();
             async move {
-                let operator = Principal::local().operator();
-                if loses == "access" {
-                    let entry = AccessGrantParams::deny("ann", "c");
-                    governance.access().grant(&operator, entry).await.unwrap();
-                } else {
-                    let change = PermissionChange::of("c", [Permission::Camera]);
-                    governance.permissions().deny(&operator, change).await.unwrap();
-                }
+                take_right(&governance, loses).await;
                 question.accept_with(&json!({ "name": "Ann" }))
             }
         });
         let host = host(&kernel, "ann", builder).await;
-        let refused = host.call("form").await.unwrap_err();
+        let mut params = json!({ "name": "form", "arguments": {} });
+        if loses == "delegator" {
+            params["_mgp"] = json!({ "delegation": { "agent_id": "bob" } });
+        }
+        let params = serde_json::from_value(params).unwrap();
+        let refused = host.request::<ToolsCall>(&params).await.err().unwrap();
         assert_eq!(refused.code(), expected, "{isolation:?} {loses}: {refused}");
         ended.notified().await;
         assert_eq!(answers.load(Ordering::SeqCst), 0, "{isolation:?} {loses}");

@@ -60,6 +60,13 @@ pub(super) fn is_file_url(text: &str) -> bool {
         && !text.contains(char::is_whitespace)
 }
 
+/// Returns whether a text is the bare name of a file with an ending, or of one that begins with a dot.
+pub(super) fn is_bare_name(text: &str) -> bool {
+    let is_letter = |c: char| c.is_alphanumeric() || matches!(c, '.' | '_' | '-');
+    let ending = text.rsplit_once('.').map_or("", |(_, ending)| ending);
+    text.chars().all(is_letter) && ending.starts_with(char::is_alphabetic) && !text.contains("..")
+}
+
 fn is_web(text: &str) -> bool {
     let scheme = text.split_once("://").map(|(scheme, _)| scheme);
     scheme.is_some_and(|scheme| {

@@ -1,0 +1,34 @@
+//! The limit of files that this process may open.
+//!
+//! A process of many servers needs several descriptors for each, but often starts with few: macOS gives 256 to
+//! applications and what they start.
+
+use std::sync::OnceLock;
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// The limit after [`raise_open_files`], if the system permits it. macOS refuses a higher one.
+const OPEN_FILES: u64 = 10_240;
+
+/// The limit before it was raised.
+static EARLIER: OnceLock<Rlimit> = OnceLock::new();
+
+/// Raises the limit of files that this process may open as far as the system permits, at most to 10,240.
+///
+/// On Linux, programs that [`ChildCommand`](crate::ChildCommand) starts keep the earlier limit.
+pub fn raise_open_files() {
+    let earlier = getrlimit(Resource::Nofile);
+    let Some(soft) = earlier.current else { return };
+    let current = earlier.maximum.map_or(OPEN_FILES, |hard| hard.min(OPEN_FILES));
+    let raised = Rlimit { current: Some(current), ..earlier };
+    // After a failure this process works as before, with fewer servers.
+    if current > soft && setrlimit(Resource::Nofile, raised).is_ok() {
+        let _ = EARLIER.set(earlier);
+    }
+}
+
+/// Returns the limit before it was raised; `None` if it was not.
+#[cfg(target_os = "linux")]
+pub(super) fn earlier_limit() -> Option<Rlimit> {
+    EARLIER.get().copied()
+}
