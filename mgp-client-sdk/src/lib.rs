@@ -104,7 +104,7 @@ pub use extension::ClientExtension;
 pub use handler::{ClientHandler, ServerChange};
 pub use health::HealthWatch;
 pub use mgp_lifecycle::{
-    AttemptReport, CircuitConfig, EraChoice, FallbackPolicy, HealthChange, HealthReason,
+    AttemptReport, CircuitConfig, EraChoice, FallbackPolicy, HealthChange, HealthReason, KeyPolicy,
     MonitorConfig, Quota, QuotaLayer, RateKey, RateLayer, RateLimit, RepeatPolicy, RetryBudget,
     RetryConfig, RetryLayer, ToolRetryInfo, UngrantedPolicy,
 };

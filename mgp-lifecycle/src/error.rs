@@ -133,6 +133,12 @@ pub enum LifecycleError {
     /// A call with this key ended, but its result is no longer stored, because it was too long or too old (proposal 5).
     #[error("the call with this `idempotency_key` ran at {0}; its result is no longer kept")]
     ResultNotKept(Timestamp),
+    /// A call with a key may have run, and the server does not keep the key any more, so the call is not repeated
+    /// (proposal 5).
+    #[error(
+        "the call may have run, and the server no longer keeps its `idempotency_key`, so it was not repeated; check whether it had effects"
+    )]
+    KeyNotKept,
     /// The maximum number of idempotency keys is stored (proposal 5).
     #[error(
         "too many idempotency keys are kept; wait until some expire, or choose a shorter time to keep them"
@@ -208,7 +214,7 @@ impl LifecycleError {
             | Self::StepExists(_)
             | Self::StepNotEnded(_)
             | Self::IdempotencyConflict => ErrorCode::INVALID_PARAMS,
-            Self::UnknownOutcome(_) => ErrorCode::UPSTREAM_ERROR,
+            Self::UnknownOutcome(_) | Self::KeyNotKept => ErrorCode::UPSTREAM_ERROR,
             Self::TasksNotOffered => ErrorCode::MISSING_CLIENT_CAPABILITY,
             Self::TaskRequired(_) | Self::TaskForbidden(_) => ErrorCode::METHOD_NOT_FOUND,
             Self::TaskAborted | Self::TaskWithoutResult => ErrorCode::INTERNAL_ERROR,
@@ -361,11 +367,11 @@ fn hints(code: ErrorCode, refusal: &LifecycleError) -> Option<Recovery> {
         // In a retry, the arguments or the result would be just as large.
         LifecycleError::TooLarge(large) => defaults.no_retry().details(large.details()),
         LifecycleError::NotStarted(_) => defaults.details(started(false)),
-        LifecycleError::UnknownOutcome(_) | LifecycleError::ResultNotKept(_) => {
-            defaults.no_retry().details(started(true))
-        }
+        LifecycleError::UnknownOutcome(_)
+        | LifecycleError::ResultNotKept(_)
+        | LifecycleError::KeyNotKept
+        | LifecycleError::DrainTimedOut => defaults.no_retry().details(started(true)),
         LifecycleError::Draining(reason) => draining(defaults, reason),
-        LifecycleError::DrainTimedOut => defaults.no_retry().details(started(true)),
         _ => return None,
     })
 }

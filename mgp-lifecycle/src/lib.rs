@@ -47,8 +47,8 @@ pub use limit::{
 };
 pub use ready::{Ready, ReadyLayer};
 pub use retry::{
-    AttemptReport, CircuitConfig, FallbackPolicy, RepeatPolicy, Retry, RetryBudget, RetryConfig,
-    RetryLayer, ToolRetryInfo,
+    AttemptReport, CircuitConfig, FallbackPolicy, KeyPolicy, RepeatPolicy, Retry, RetryBudget,
+    RetryConfig, RetryLayer, ToolRetryInfo,
 };
 pub use rounds::{RoundsConfig, RoundsLayer, RoundsService};
 pub use state::{IllegalTransition, StateHandle, Transition};

@@ -7,7 +7,8 @@ use mgp_discovery::{
     TargetConfig,
 };
 use mgp_lifecycle::{
-    FallbackPolicy, MonitorConfig, RetryConfig, RoundsConfig, SuperviseConfig, UngrantedPolicy,
+    FallbackPolicy, KeyPolicy, MonitorConfig, RetryConfig, RoundsConfig, SuperviseConfig,
+    UngrantedPolicy,
 };
 use mgp_security::{ConfirmFrom, ServerPolicy};
 
@@ -78,6 +79,9 @@ pub(super) fn retries(server: &ServerConfig) -> Option<RetryConfig> {
     config.circuit.open_for = retry.circuit_open;
     if !retry.fallback {
         config.fallback = FallbackPolicy::Never;
+    }
+    if retry.keys {
+        config.keys = KeyPolicy::Added;
     }
     Some(config)
 }

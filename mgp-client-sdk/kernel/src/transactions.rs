@@ -81,7 +81,8 @@ impl TransactionTools for CompensationCaller {
             named.encode("name", &call.tool)?;
             named.insert("arguments", call.arguments.into());
             let mut members = Object::new();
-            members.encode("server_id", call.server.as_str())?;
+            let server = call.server;
+            members.encode("server_id", server.as_str())?;
             named.encode("_mgp", &members)?;
             let params = Payload::of(&named)?;
             let params = Params::split(ToolsCall::METHOD, params.as_shared().clone())?;
@@ -92,9 +93,17 @@ impl TransactionTools for CompensationCaller {
                 cx.extensions.insert(grant);
             }
             let call = Call::request(Method::from_static(ToolsCall::METHOD), params, cx);
-            let answer = dispatch::call_tool(dispatcher, call).await;
+            let answer = dispatch::call_tool(dispatcher.clone(), call).await;
             scope.end();
-            answer
+            answer.map_err(|error| {
+                let is_unknown = error.code() == ErrorCode::TOOL_NOT_FOUND;
+                if !is_unknown || dispatcher.parts().fleet.get(server.as_str()).is_some() {
+                    return error;
+                }
+                error.with_message(format!(
+                    "the server `{server}` was removed; add it again, then run `mgp transactions retry`"
+                ))
+            })
         })
     }
 

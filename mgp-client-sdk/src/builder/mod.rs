@@ -182,7 +182,9 @@ impl ClientBuilder {
     ///
     /// By default no call is retried.
     /// A call that might have run is retried only if the definition of its tool, or [`RetryConfig::repeat`], declares
-    /// that a second run is safe. Each attempt passes through all [layers](Self::layer), and has its own
+    /// that a second run is safe, or if the call has an idempotency key and both sides negotiated
+    /// [`Extension::Idempotency`](mgp_types::mgp::Extension::Idempotency); [`RetryConfig::keys`] can add keys to all
+    /// calls. Each attempt passes through all [layers](Self::layer), and has its own
     /// [time-out](Self::timeout).
     ///
     /// ```

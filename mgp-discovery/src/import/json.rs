@@ -2,7 +2,7 @@
 //! or YAML.
 
 use serde_json::{Map, Value};
-use toml_edit::{DocumentMut, Item};
+use toml_edit::{DocumentMut, Item, TomlError};
 
 /// Reads JSON with comments and trailing commas, as hosts do. An empty text counts as an empty object.
 ///
@@ -22,7 +22,11 @@ pub fn parse_json(text: &str) -> Result<Value, String> {
 
 /// Parses TOML into a JSON value.
 pub(super) fn from_toml(text: &str) -> Result<Value, String> {
-    let document: DocumentMut = text.parse().map_err(|_| "it is not TOML".to_owned())?;
+    // Report only the position, because values in the file may be secret.
+    let document: DocumentMut = text.parse().map_err(|error: TomlError| {
+        let before = error.span().and_then(|span| text.get(..span.start));
+        format!("it is not TOML at line {}", before.unwrap_or_default().split('\n').count())
+    })?;
     Ok(of_item(document.as_item()))
 }
 
@@ -132,6 +136,7 @@ mod tests {
         assert_eq!(parse_json(text).unwrap(), json!({"a": "// b, ]", "d\"": [1, 2]}));
         assert_eq!(parse_json("{\n  oops").unwrap_err(), "it is not JSON at line 2, column 3");
         assert_eq!(parse_json("\u{feff} \n").unwrap(), json!({}));
+        assert_eq!(from_toml("a = 1\nb = c\n").unwrap_err(), "it is not TOML at line 2");
     }
 
     proptest! {

@@ -4,11 +4,10 @@ use std::path::{Path, PathBuf};
 
 use mgp_types::mgp::TrustLevel;
 
+use super::review::ineffective_tables;
 use super::{Origin, ProjectReview, Trust, TrustApproval, text_of};
 use crate::change::stamp::{Stamp, stamp};
-use crate::config::{
-    Config, ConfigFinding, FindingSeverity, KernelConfig, ParsedConfig, ToolCreationConfig,
-};
+use crate::config::{Config, ConfigFinding, FindingSeverity, ParsedConfig};
 use crate::error::DiscoveryError;
 
 const PROJECT_FILE: &str = "mgp.toml";
@@ -279,9 +278,9 @@ impl LoadedConfig {
         self.findings.extend(project.findings);
         self.broken.extend(project.broken);
         self.disabled.extend(project.switched_off);
-        let Config { servers, kernel, limits, agents, tool_creation } = project.config;
+        let ineffective = ineffective_tables(file, &project.config);
         let mut merged = Vec::new();
-        for mut server in servers {
+        for mut server in project.config.servers {
             let id = server.id.as_str();
             if user.kept_ids.contains(id) && !approval.overrides.contains(id) {
                 let what = format!(
@@ -305,16 +304,7 @@ impl LoadedConfig {
         }
         merged.append(&mut self.config.servers);
         self.config.servers = merged;
-        let written = [
-            ("kernel", kernel != KernelConfig::default()),
-            ("limits", !limits.is_empty()),
-            ("agents", !agents.is_empty()),
-            ("tool_creation", tool_creation != ToolCreationConfig::default()),
-        ];
-        for (name, _) in written.into_iter().filter(|(_, written)| *written) {
-            let what = format!("`{name}` has no effect here; only your own file may set it");
-            self.findings.push(ConfigFinding::of_file(file, what));
-        }
+        self.findings.extend(ineffective);
     }
 }
 

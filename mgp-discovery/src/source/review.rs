@@ -8,7 +8,9 @@ use mgp_types::service::ServerId;
 use mgp_types::to_hex;
 use sha2::{Digest as _, Sha256};
 
-use crate::config::{Config, ConfigFinding, LocalFiles, ServerConfig, TargetConfig};
+use crate::config::{
+    Config, ConfigFinding, KernelConfig, LocalFiles, ServerConfig, TargetConfig, ToolCreationConfig,
+};
 use crate::expand::{Expander, Template, clear_secrets};
 use crate::registration::changes_code;
 
@@ -95,6 +97,7 @@ impl ProjectReview {
         };
         let mut review =
             Self { file: file.to_owned(), sha256: sha256(text), servers: Vec::new(), findings };
+        review.findings.extend(ineffective_tables(file, &config));
         let expander = Expander::from_env();
         for server in &config.servers {
             let files = expander.project_program(server).map(|(command, args, folder)| {
@@ -110,6 +113,25 @@ impl ProjectReview {
         }
         review
     }
+}
+
+/// Returns a warning for each table of a project's file that only the user's own file may have.
+pub(super) fn ineffective_tables(file: &Path, config: &Config) -> Vec<ConfigFinding> {
+    let written = [
+        ("kernel", config.kernel != KernelConfig::default()),
+        ("limits", !config.limits.is_empty()),
+        ("agents", !config.agents.is_empty()),
+        ("tool_creation", config.tool_creation != ToolCreationConfig::default()),
+    ];
+    let warning = |name: &str| {
+        let what = format!("`{name}` has no effect here; only your own file may set it");
+        ConfigFinding::of_file(file, what)
+    };
+    written
+        .into_iter()
+        .filter(|(_, is_written)| *is_written)
+        .map(|(name, _)| warning(name))
+        .collect()
 }
 
 fn reviewed(

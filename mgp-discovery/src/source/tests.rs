@@ -140,6 +140,9 @@ async fn an_approved_project_changes_no_rule_of_the_user() {
         review.servers[0].loosens,
         ["access (every agent may call it)", "`camera` (granted)"]
     );
+    let ineffective: Vec<_> = review.findings.iter().map(|finding| &*finding.what).collect();
+    assert!(ineffective[0].starts_with("`kernel` has no effect here"), "{ineffective:?}");
+    assert_eq!(ineffective.len(), 3, "{ineffective:?}");
     trust.approve(&review, &operator()).await.unwrap();
     let loaded = sources.load(&trust).await.unwrap();
     let mgp = loaded.config.servers[0].mgp.as_ref().unwrap();

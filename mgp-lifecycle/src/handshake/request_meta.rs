@@ -22,6 +22,7 @@ use tower_service::Service;
 use super::declared::{CallerCapabilities, DeclaredCapabilities};
 use super::offer::{Answerer, ClientOffer};
 use super::state::HandshakeState;
+use crate::retry::AttemptKey;
 
 /// Layer that stores the negotiated facts about the callee in each outbound call, and adds this client's `_meta`
 /// members.
@@ -201,6 +202,11 @@ impl RequestMetaLayer {
             }
         }
         add_members(call, facts.mgp.unwrap_or_default() & ExtensionSet::PROPOSALS);
+        if let Some(key) = call.cx().extensions.get_shared::<AttemptKey>()
+            && let Err(error) = key.add_to(call, &facts)
+        {
+            return Some(Err(error));
+        }
         // A plain MCP peer must not receive MGP's trace member (MGP §6.5). It gets only `traceparent`, and only if
         // `traces_plain` is set.
         let is_traced = facts.supports_mgp() || self.traces_plain;

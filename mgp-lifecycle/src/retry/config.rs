@@ -42,6 +42,9 @@ pub struct RetryConfig {
     pub circuit: CircuitConfig,
     /// The handling of the `fallback_tool` that a server proposes.
     pub fallback: FallbackPolicy,
+    /// The calls that have idempotency keys. A call with a key is retried even if it may have run, if the server
+    /// negotiated the extension `idempotency`, unless its tool is dangerous and irreversible.
+    pub keys: KeyPolicy,
     repeat: Option<Arc<Repeatable>>,
     observer: Option<Arc<Observer>>,
 }
@@ -57,6 +60,17 @@ pub enum FallbackPolicy {
     Listed,
     /// The fallback tool is never called.
     Never,
+}
+
+/// The tool calls that have an idempotency key when they are sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum KeyPolicy {
+    /// Those to which their caller gave a key.
+    Given,
+    /// All: a call without a key gets one that the server keeps for an hour. The server must keep its keys when it
+    /// restarts, and it finishes a call with a key even if its caller leaves or cancels the call.
+    Added,
 }
 
 /// A report about a finished attempt.
@@ -111,6 +125,7 @@ impl Default for RetryConfig {
             budget: RetryBudget::default(),
             circuit: CircuitConfig::default(),
             fallback: FallbackPolicy::Listed,
+            keys: KeyPolicy::Given,
             repeat: None,
             observer: None,
         }
@@ -124,5 +139,6 @@ mgp_types::opaque_debug!(RetryConfig {
     total_timeout,
     budget,
     circuit,
-    fallback
+    fallback,
+    keys
 });

@@ -10,6 +10,7 @@ use mgp_types::service::{BoxFuture, Call, MgpService};
 use mgp_types::{ErrorCode, RpcError};
 use pin_project_lite::pin_project;
 
+use super::attempt_key::AttemptKey;
 use super::circuit::Evidence;
 use super::config::AttemptReport;
 use super::delivery::OutletMonitor;
@@ -25,6 +26,8 @@ pub(super) struct RetryableCall<S> {
     pub(super) context: Arc<RetryContext>,
     pub(super) server: Arc<Server>,
     pub(super) monitor: Option<Arc<OutletMonitor>>,
+    /// The idempotency key of the attempts, if they have one.
+    pub(super) key: Option<Arc<AttemptKey>>,
     pub(super) probe: Option<Probe>,
     pub(super) kind: RequestKind,
 }

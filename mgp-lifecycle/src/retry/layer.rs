@@ -15,6 +15,7 @@ use mgp_types::service::{Call, Kind, MgpService, Reply, ServerId};
 use tower_layer::Layer;
 use tower_service::Service;
 
+use super::attempt_key::AttemptKey;
 use super::config::RetryConfig;
 use super::delivery::OutletMonitor;
 use super::future::{ResponseFuture, RetryableCall};
@@ -230,9 +231,11 @@ impl<S: MgpService> Service<Call> for Retry<S> {
             }
         };
         server.count();
+        let mut key = None;
         if kind == RequestKind::Tool {
-            // Set the trace id here, so that all attempts have the same one.
+            // Set the trace id and the key here, so that all attempts have the same ones.
             call.cx_mut().trace_or_new();
+            key = AttemptKey::attach(&mut call, self.context.config.keys);
         }
         let monitor = OutletMonitor::attach(&mut call);
         let kept = RetryableCall {
@@ -241,6 +244,7 @@ impl<S: MgpService> Service<Call> for Retry<S> {
             context: Arc::clone(&self.context),
             server,
             monitor,
+            key,
             probe,
             kind,
         };

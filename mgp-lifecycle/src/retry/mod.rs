@@ -7,7 +7,7 @@
 //! | rule | |
 //! |---|---|
 //! | retryable errors | a call is retried only if its error has `retryable: true` |
-//! | calls that may have run | 1000–1003, 1010, 1011, 2000–2002, 3000–3002 and 4000–4003 mean that a call never started, unless `details.started` is true; after other errors a tool is retried only if its definition declares it read-only or idempotent, or the caller allows it ([`RetryConfig::repeat`]) |
+//! | calls that may have run | 1000–1003, 1010, 1011, 2000–2002, 3000–3002 and 4000–4003 mean that a call never started, unless `details.started` is true; after other errors a tool is retried only if its definition declares it read-only or idempotent, or the caller allows it ([`RetryConfig::repeat`]), or the call had an idempotency key and its server keeps keys ([`RetryConfig::keys`]) |
 //! | dangerous and irreversible | such a tool is retried only if the caller allows it |
 //! | partial results | after a chunk was delivered a call is not retried; after any other item it counts as started |
 //! | waits | at least `retry_after_ms`, by `retry_strategy`; a wait longer than [`RetryConfig::max_wait`], or than what is left of the deadline or of [`RetryConfig::total_timeout`], is not begun |
@@ -21,6 +21,7 @@
 //! The layer retries tool calls and requests that only read: lists, resources, prompts, completion. It passes on
 //! everything else unchanged: notifications, the handshake, pings, and the methods of tasks and of MGP.
 
+mod attempt_key;
 mod budget;
 mod circuit;
 mod config;
@@ -35,9 +36,10 @@ mod server;
 mod tests;
 mod tools;
 
+pub(crate) use attempt_key::AttemptKey;
 pub use budget::RetryBudget;
 pub use circuit::CircuitConfig;
-pub use config::{AttemptReport, FallbackPolicy, RetryConfig};
+pub use config::{AttemptReport, FallbackPolicy, KeyPolicy, RetryConfig};
 pub(crate) use failure::Failure;
 pub use layer::{Retry, RetryLayer};
 pub use tools::{RepeatPolicy, ToolRetryInfo};

@@ -11,6 +11,7 @@ use mgp_types::service::{
 use serde::Deserialize;
 use tokio::time::{Instant, sleep, timeout_at};
 
+use super::attempt_key::AttemptKey;
 use super::config::FallbackPolicy;
 use super::decide::{Decision, Situation, StopReason, may_replace};
 use super::delivery::Delivered;
@@ -94,9 +95,16 @@ impl<S: MgpService> RetryableCall<S> {
         // change the decision.
         if decision == Decision::Stop(StopReason::MayHaveRun)
             && matches!(self.decide(failure, made, end, RepeatPolicy::Always), Decision::Retry(_))
-            && self.learn(end).await
         {
+            self.learn(end).await;
             decision = self.decide(failure, made, end, self.repeat());
+            // A server that has the key of the call does not run it twice.
+            if decision == Decision::Stop(StopReason::MayHaveRun)
+                && let Some(key) = self.key.as_ref().filter(|key| key.is_kept())
+            {
+                key.require();
+                decision = self.decide(failure, made, end, RepeatPolicy::Always);
+            }
         }
         let wait = match decision {
             Decision::Retry(wait) => wait,
@@ -177,6 +185,10 @@ impl<S: MgpService> RetryableCall<S> {
         self.probe = self.server.admit(&self.context.config.circuit).ok()?;
         let attempt = RetryAttempt::new(made + 1, failure.code, Duration::ZERO).instead_of(&tool);
         let mut call = self.attempt(attempt);
+        if self.key.is_some() {
+            // The key belongs to the call of the original tool.
+            call.cx_mut().extensions.insert(AttemptKey::default());
+        }
         call.params_mut().set_target(Target::Tool(proposed.into()));
         // Remove the caller's answers, because the original tool asked the questions.
         let hop = call.hop_mut();
@@ -200,14 +212,13 @@ impl<S: MgpService> RetryableCall<S> {
 
     // === Tool definitions ===
 
-    /// Requests the server's list of tools, unless it is known or was requested recently. Returns whether new tools
-    /// became known.
-    async fn learn(&mut self, end: Deadline) -> bool {
+    /// Requests the server's list of tools, unless it is known or was requested recently.
+    async fn learn(&mut self, end: Deadline) {
         if !self.context.learns()
             || !self.server.refuses_for().is_zero()
             || !self.server.tools.lock().wants_list(Instant::now())
         {
-            return false;
+            return;
         }
         let end = Deadline::after(LIST_TIMEOUT).earlier(end);
         let mut cursor = None;
@@ -221,15 +232,14 @@ impl<S: MgpService> RetryableCall<S> {
             };
             let Some(Ok(reply)) = reply else {
                 tracing::debug!("failed to list tools");
-                return number > 0;
+                return;
             };
             self.context.learn(&self.server, &reply, page);
-            match next_cursor(&reply) {
-                Some(next) => cursor = Some(next),
-                None => return true,
+            cursor = next_cursor(&reply);
+            if cursor.is_none() {
+                return;
             }
         }
-        true
     }
 }
 

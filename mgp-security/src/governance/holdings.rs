@@ -75,7 +75,9 @@ impl fmt::Display for ServerHoldings {
             parts.push(format!("the permissions {}", list(&self.permissions)));
         }
         if !self.tools.is_empty() {
-            parts.push(format!("the recorded definitions of {} tools", self.tools.len()));
+            let tools = self.tools.len();
+            let noun = if tools == 1 { "tool" } else { "tools" };
+            parts.push(format!("the recorded definitions of {tools} {noun}"));
         }
         f.write_str(&parts.join("; "))
     }

@@ -124,7 +124,7 @@ const MIN_TOOLS: usize = 10;
 const USUAL_TOOLS: usize = 527;
 
 /// The minimum score of a tool in a weak result, relative to the best tool.
-pub(super) const WEAK_SHARE: f32 = 0.7;
+pub(super) const WEAK_SHARE: f32 = 0.6;
 
 /// The minimum score of a tool in a weak result; the best tool may have less.
 pub(super) const MIN_WEAK_SCORE: f32 = 0.2;

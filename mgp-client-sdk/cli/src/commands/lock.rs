@@ -139,6 +139,10 @@ pub(crate) async fn run(global: &Global, lock: &Lock) -> CliResult {
     }
     servers.retain(|server| !matches!(server.target, TargetConfig::InProcess));
     let mut entries = before.as_ref().map(|lock| lock.servers.clone()).unwrap_or_default();
+    if servers.is_empty() && before.is_none() {
+        let what = "no servers are configured; run `mgp setup`, or `mgp servers add`";
+        return Err(Failure::failed(what));
+    }
     let mut rows = Vec::new();
     for server in &servers {
         let now = read_server(global, &loaded, server, &lock.common).await?;

@@ -51,7 +51,7 @@ pub(crate) enum Permissions {
 pub(crate) struct Change {
     /// Server
     server: String,
-    /// Permissions, e.g. filesystem.read or network.outbound; to revoke or reset also ids of approved calls
+    /// Permissions, e.g. filesystem.read or network.outbound; `revoke` and `reset` also take ids of approved calls
     #[arg(required = true, value_name = "PERMISSION")]
     permissions: Vec<String>,
     /// Only for this tool; may be given several times

@@ -47,7 +47,7 @@ pub(crate) enum Servers {
     Search(search::Search),
     /// Add a server to your configuration, and grant agents access
     #[command(
-        after_help = "Example:\n  mgp servers add io.github.example/weather --set API_KEY=…\n  mgp servers add ./weather.mcpb\n  mgp servers add files -- npx -y @modelcontextprotocol/server-filesystem ~/projects\n  mgp servers add tracker --url https://example.org/mcp --header 'Authorization=Bearer ${TRACKER_TOKEN}'"
+        after_help = "Example:\n  mgp servers add io.github.example/weather --set API_KEY=…\n  mgp servers add ./weather.mcpb\n  mgp servers add files -- npx -y @modelcontextprotocol/server-filesystem ~/projects\n  mgp servers add tracker --url https://example.org/mcp --header 'Authorization: Bearer ${TRACKER_TOKEN}'"
     )]
     Add(add::Add),
     /// Compare servers with their latest versions, and update them

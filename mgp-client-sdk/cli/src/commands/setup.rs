@@ -40,7 +40,7 @@ pub(crate) struct Setup {
     /// Only show what would change
     #[arg(long, conflicts_with = "yes")]
     dry_run: bool,
-    /// A person sits at these hosts and can confirm calls there
+    /// A person sits at these hosts and can confirm calls there; with --yes the default is no
     #[arg(long, value_name = "yes|no")]
     interactive: Option<YesNo>,
     #[command(flatten)]

@@ -14,7 +14,8 @@ use serde_json::Value;
 use crate::args::Global;
 use crate::exit::{CliResult, Failure};
 use crate::output::{
-    Cell, Output, Render, plural, print, print_json, print_note, print_stderr, write_stdout,
+    Cell, Output, Render, first_line, plural, print, print_json, print_note, print_stderr,
+    write_stdout,
 };
 use crate::signals::{Signals, exit_code};
 use crate::time_args;
@@ -181,10 +182,17 @@ fn verdict(report: &Report) -> CliResult {
 fn target(server: &Pair) -> Result<Target, Failure> {
     let Some(url) = &server.url else { return Ok(Target::command(server.command.clone())) };
     server.header.iter().try_fold(Target::url(url.as_str()), |target, header| {
-        let wrong = || Failure::usage(format!("`{header}` is not a header; write `NAME: VALUE`"));
-        let (name, value) = header.split_once(':').ok_or_else(wrong)?;
-        Ok(target.header(name.trim(), value.trim()))
+        let (name, value) = header_pair(header).map_err(Failure::usage)?;
+        Ok(target.header(name, value))
     })
+}
+
+/// Splits a header, `NAME: VALUE` or `NAME=VALUE`, into its name and its value.
+pub(super) fn header_pair(text: &str) -> Result<(String, String), String> {
+    let at = text.find([':', '=']).filter(|at| !text[..*at].trim().is_empty());
+    let wrong = || format!("`{}` is not a header; write `NAME: VALUE`", first_line(text, 20));
+    let at = at.ok_or_else(wrong)?;
+    Ok((text[..at].trim().to_owned(), text[at + 1..].trim().to_owned()))
 }
 
 /// Checks that each `--only` selects a rule, because a report without rules passes.

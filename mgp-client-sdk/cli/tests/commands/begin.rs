@@ -92,6 +92,7 @@ fn errors_of_usage_show_the_right_form() {
     let home = Home::new();
     home.fail(2, &["doctr"], "doctor");
     home.fail(2, &["servers", "lst"], "unrecognized subcommand");
+    home.fail(1, &["lock"], "no servers are configured; run `mgp setup`");
     home.fail(2, &["access", "grant", "a"], "<SERVER>");
     home.fail(2, &["access", "grant", "a", "b", "--expires", "soon"], "90d");
     home.fail(2, &["access", "grant", "a", "b", "--expires", "2001-01-01"], "is in the past");
@@ -105,7 +106,7 @@ fn errors_of_usage_show_the_right_form() {
     home.fail(2, &["servers", "add", "_a", "--", "c"], "begin with a letter or digit");
     home.fail(2, &["servers", "add", &"a".repeat(129), "--", "c"], "at most 128");
     home.fail(2, &["connect", "cursor", "--agent", "_a"], "begin with a letter or digit");
-    home.fail(2, &["servers", "add", "a", "--url", "https://x", "--header", "y"], "NAME=VALUE");
+    home.fail(2, &["servers", "add", "a", "--url", "https://x", "--header", "y"], "NAME: VALUE");
     home.fail(
         1,
         &["servers", "add", "a", "--url", "ftp://x"],

@@ -151,7 +151,7 @@ fn a_secret_is_in_no_file_that_others_read() {
 fn a_refused_header_is_explained_in_words_of_the_configuration() {
     let home = Home::new();
     let url = serve_http(|_| http_response(401, "", "")) + "/mcp";
-    let header = ["--header", "Authorization=Bearer old"];
+    let header = ["--header", "Authorization: Bearer old"];
     let add = [&["servers", "add", "tracker", "--url", &url][..], &header].concat();
     let added = home.succeed(&add);
     assert!(added.contains("correct the `headers` of its entry"), "{added}");

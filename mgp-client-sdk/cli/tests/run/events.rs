@@ -316,7 +316,7 @@ async fn a_webhook_gets_signed_events_in_order_also_after_failures_and_kills() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn webhooks_are_added_changed_and_removed_while_the_kernel_runs() {
     let (url, posted) = receiver(|_, _| 204);
-    let (other_url, other_posted) = receiver(|_, _| 204);
+    let (other_url, other_posted) = receiver(|_, _| 400);
     let world = world("");
     let listed = |expected: &[&str]| {
         // The path is often a secret.
@@ -348,6 +348,11 @@ async fn webhooks_are_added_changed_and_removed_while_the_kernel_runs() {
     listed(&[&other_url]);
     assert!(publish(&client, "bench.n", json!({"call": 2}), 1).await);
     check(&other_posted, 2);
+    let failures = || {
+        let listed = mgp(&world, &["webhooks"]);
+        listed[0]["failures"].as_array().map_or(0, Vec::len)
+    };
+    mgp_testkit::until_blocking("the event is given up", || failures() == 1);
 
     configure(&world, &webhook("one", &url, "bench.n"));
     listed(&[&url]);
@@ -363,6 +368,7 @@ async fn webhooks_are_added_changed_and_removed_while_the_kernel_runs() {
     listed(&[&url]);
     assert!(publish(&client, "bench.n", json!({"call": 5}), 1).await);
     check(&posted, 5);
+    assert_eq!(failures(), 0, "a removed webhook leaves no event behind");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

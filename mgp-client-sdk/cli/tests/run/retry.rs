@@ -14,10 +14,10 @@ while IFS= read -r line; do
   id=$(printf %s "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
   answer='"result":{}'
   case "$line" in
-    *'"initialize"'*) answer='"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"busy","version":"1"}}' ;;
+    *'"initialize"'*) answer='"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{},"mgp":{"version":"0.3.0","extensions":["idempotency"]}},"serverInfo":{"name":"busy","version":"1"}}' ;;
     *'"tools/list"'*) answer='"result":{"tools":[{"name":"look","inputSchema":{"type":"object"},"annotations":{"readOnlyHint":true}},{"name":"add","inputSchema":{"type":"object"}}]}' ;;
     *'"tools/call"'*)
-      echo call >>"$1/calls"
+      printf '%s\n' "$line" >>"$1/calls"
       left=$(cat "$1/fails")
       if [ "$left" -gt 0 ]; then
         echo $((left - 1)) >"$1/fails"
@@ -81,6 +81,24 @@ fn failed_calls_are_repeated_as_the_table_says_before_and_after_a_reload() {
         of_look.count()
     };
     assert!(calls(&recorded) >= 8, "{recorded}");
+}
+
+#[test]
+fn a_call_that_may_have_run_is_repeated_with_its_key_if_the_table_adds_keys() {
+    let world = World::empty();
+    fs::write(world.folder.join("server.sh"), SERVER).unwrap();
+    fs::write(world.folder.join("fails"), "0").unwrap();
+    configure(&world, "[servers.mgp.retry]\nkeys = true\ncircuit_failures = 0\n");
+    let mut host = world.host(&[]);
+    within(|| host.call("add", &json!({})).ok().filter(|text| text == "done"));
+    assert_eq!(attempts(&world, &mut host, "add", BROKE, 1), (true, 2));
+    let calls = fs::read_to_string(world.folder.join("calls")).unwrap();
+    let keys = calls.lines().map(|line| {
+        let call: Value = serde_json::from_str(line).unwrap();
+        call["params"]["_meta"]["idempotency_key"].clone()
+    });
+    let keys: Vec<_> = keys.collect();
+    assert!(keys[0].is_string() && keys[0] == keys[1], "{keys:?}");
 }
 
 #[test]

@@ -2,7 +2,8 @@
 
 use mgp_toolindex::IndexedTool;
 use mgp_types::mcp::Meta;
-use mgp_types::proposal::{Member as _, ResultMembers, SessionState, Suggestion};
+use mgp_types::mgp::Extension;
+use mgp_types::proposal::{Compensation, Member as _, ResultMembers, SessionState, Suggestion};
 use mgp_types::service::{Call, Context, Reply, ServerId};
 use mgp_types::{Extras, Payload, Recovery, RpcError};
 
@@ -11,6 +12,9 @@ use crate::fleet::ManagedServer;
 use crate::proposals::session_state::OpenSession;
 use crate::proposals::{WITH_SERVERS, media, provenance};
 use crate::results::malformed;
+
+/// The name of the member of a result that has the members of proposals.
+const META: &str = "_meta";
 
 /// Checks the media in a call against the definition of its tool, and replaces the caller's session token by the
 /// server's own session state. Does nothing for a caller without access, because its call is refused later.
@@ -87,13 +91,18 @@ fn fit_result(
     cx: &Context,
     server: &ManagedServer,
     tool: &str,
-    reply: Reply,
+    mut reply: Reply,
 ) -> Result<Reply, RpcError> {
+    let of_caller = cx.caller.mgp.unwrap_or_default();
+    if of_caller.contains(Extension::Transactions) {
+        name_compensations(dispatcher, cx, server.id(), &mut reply)?;
+    }
     let of_server = server.extensions(cx) & WITH_SERVERS;
     if of_server.is_empty() {
         return Ok(reply);
     }
-    let foreign = of_server.difference(cx.caller.mgp.unwrap_or_default());
+    // The server names the key that it got from this kernel; the layer for keys adds the caller's own key.
+    let foreign = of_server.difference(of_caller.without(Extension::Idempotency));
     change_meta(reply, |meta| {
         // Remove the session state, which is meant for this kernel; the caller receives a token instead.
         meta.remove(SessionState::NAME);
@@ -114,7 +123,6 @@ fn change_meta(
     mut reply: Reply,
     change: impl FnOnce(&mut Meta) -> Result<(), RpcError>,
 ) -> Result<Reply, RpcError> {
-    const META: &str = "_meta";
     let Some(body) = reply.as_body_mut() else { return Ok(reply) };
     // Search the text before parsing it, because few results have the member.
     if !body.as_raw().as_str().contains(META) {
@@ -160,4 +168,57 @@ fn name_suggestion(
     }
     meta.remove(Suggestion::NAME);
     Ok(())
+}
+
+/// Names the tools of the compensations that a server declared as the caller knows these tools. A server that did not
+/// negotiate transactions can declare a compensation, too, and in the result itself instead of its `_meta`.
+///
+/// # Errors
+/// 5000 if the server's `_meta` is not an object; −32603 if the result cannot be written as JSON.
+fn name_compensations(
+    dispatcher: &Dispatcher,
+    cx: &Context,
+    server: &ServerId,
+    reply: &mut Reply,
+) -> Result<(), RpcError> {
+    let Some(body) = reply.as_body_mut() else { return Ok(()) };
+    // Search the text before parsing it, because few results have the member.
+    if !body.as_raw().as_str().contains(Compensation::NAME) {
+        return Ok(());
+    }
+    let mut members: Extras = body.as_raw().get().map_err(|error| malformed(&error))?;
+    let mut is_changed = name_compensation(dispatcher, cx, server, &mut members)?;
+    let meta = members.decode::<Meta>(META).map_err(|error| malformed(&error))?;
+    if let Some(mut meta) = meta
+        && name_compensation(dispatcher, cx, server, &mut meta)?
+    {
+        members.encode(META, &meta)?;
+        is_changed = true;
+    }
+    if is_changed {
+        body.replace_raw(Payload::of(&members)?);
+    }
+    Ok(())
+}
+
+/// Names the tool of a compensation among `members` as the caller knows it; removes a compensation with a tool that the
+/// caller does not see. Returns whether there is a compensation; a member of another form is not changed.
+fn name_compensation(
+    dispatcher: &Dispatcher,
+    cx: &Context,
+    server: &ServerId,
+    members: &mut Extras,
+) -> Result<bool, RpcError> {
+    let Ok(Some(mut declared)) = members.decode::<Compensation>(Compensation::NAME) else {
+        return Ok(false);
+    };
+    match dispatcher.shown_tool(cx, server, &declared.tool) {
+        Some(shown) => {
+            // The tool is always one of the same server, so the name is enough to find it.
+            (declared.tool, declared.server_id) = (shown, None);
+            members.encode(Compensation::NAME, &declared)?;
+        }
+        None => drop(members.remove(Compensation::NAME)),
+    }
+    Ok(true)
 }

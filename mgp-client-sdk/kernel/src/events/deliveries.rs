@@ -15,14 +15,14 @@ use mgp_discovery::{
 };
 use mgp_server_sdk::{EventHub, EventReader, ReadEvent};
 use mgp_transport::http::Proxy;
-use mgp_types::mgp::{KernelWebhook, KernelWebhookFailure, Severity};
+use mgp_types::mgp::{KernelWebhook, Severity};
 use mgp_types::service::{Fetch as _, FetchRequest, shown_origin};
-use mgp_types::store::{Change, Store, StoreError};
+use mgp_types::store::{Store, StoreError};
 use mgp_types::sync::Mutex;
-use mgp_types::{Backoff, Payload, RpcError, Timestamp};
+use mgp_types::{Backoff, RpcError};
 use tokio::task::JoinSet;
 
-use super::{OpenDecisions, notify, webhooks};
+use super::{OpenDecisions, failures, notify, webhooks};
 use crate::logins;
 
 /// The prefix of the ids of webhooks' subscriptions.
@@ -30,12 +30,6 @@ const WEBHOOK: &str = "webhook-";
 
 /// The prefix of the names of deliveries to people; the names are also the ids of their subscriptions.
 const NOTIFY: &str = "kernel.notify.";
-
-/// The part of the store that keeps the events whose delivery was given up.
-const SPACE: &str = "events.failed";
-
-/// The maximum number of given-up events that are kept per delivery.
-const MAX_FAILURES: usize = 100;
 
 /// The maximum number of attempts to deliver an event. They take about ten minutes; then the event is given up.
 const ATTEMPTS: u32 = 12;
@@ -206,8 +200,9 @@ impl Deliveries {
     }
 
     /// Starts, stops and replaces deliveries, so that exactly those of a configuration run. A delivery that is no
-    /// longer configured loses its waiting events, also if it was removed while no kernel ran. A delivery with a
-    /// changed configuration keeps them, unless the channels or the minimum severity changed.
+    /// longer configured loses its waiting and its given-up events, also if it was removed while no kernel ran. A
+    /// delivery with a changed configuration keeps them; if the channels or the minimum severity changed, only the
+    /// given-up ones.
     pub(crate) async fn apply(&self, hub: &EventHub, config: &KernelConfig) {
         let Some(context) = self.0.context.get() else { return };
         let context = context.clone().with_proxy(logins::proxy(config));
@@ -228,6 +223,11 @@ impl Deliveries {
             configured.iter().map(|(name, one)| one.subscription_id(name)).collect();
         let is_own = |id: &str| id.starts_with(WEBHOOK) || id.starts_with(NOTIFY);
         hub.end_readers(|id| is_own(id) && !ids.contains(id)).await;
+        if let Err(error) =
+            failures::retain(&*context.store, |name| configured.contains_key(name)).await
+        {
+            tracing::warn!(%error, "given-up events of removed deliveries not dropped");
+        }
         let mut running = self.0.running.lock();
         for (name, outbound) in configured {
             if let Entry::Vacant(entry) = running.entry(name) {
@@ -241,7 +241,7 @@ impl Deliveries {
 
     /// Returns all deliveries, each with the events that it could not deliver.
     pub(crate) async fn list(&self, store: &dyn Store) -> Result<Vec<KernelWebhook>, StoreError> {
-        let failures = store.load(SPACE).await?.records;
+        let failures = failures::load(store).await?;
         let all: Vec<_> = {
             let running = self.0.running.lock();
             running.values().map(|one| Arc::clone(&one.delivery)).collect()
@@ -251,11 +251,8 @@ impl Deliveries {
             let state = delivery.state.lock();
             let mut listed = KernelWebhook::new(delivery.target.clone(), state.delivered, waiting);
             listed.last_error.clone_from(&state.last_error);
-            let mut own: Vec<_> =
-                failures.iter().filter(|failure| delivery.owns(&failure.key)).collect();
-            own.sort_by(|one, other| one.key.cmp(&other.key));
-            let read = own.iter().filter_map(|failure| failure.value.as_ref()?.get().ok());
-            listed.failures = read.collect();
+            let own = failures.iter().filter(|(name, _)| *name == delivery.name);
+            listed.failures = own.map(|(_, failure)| failure.clone()).collect();
             listed
         });
         Ok(listed.collect())
@@ -325,10 +322,6 @@ fn store_error(error: &RpcError) -> Option<&StoreError> {
 }
 
 impl Delivery {
-    fn owns(&self, key: &str) -> bool {
-        key.strip_prefix(&self.name).is_some_and(|rest| rest.starts_with(' '))
-    }
-
     /// Opens the durable subscription of the delivery. Returns `None` if the store was closed.
     async fn open<S: AsRef<str> + Sync>(
         &self,
@@ -441,32 +434,12 @@ impl Delivery {
             if is_final {
                 tracing::warn!(delivery = self.name, seq = event.seq, error, "gave up an event");
                 // If the store is closed, the caller notices it at its next use of the store.
-                self.repeat(|| self.give_up(store, event, error.clone())).await;
+                self.repeat(|| failures::add(store, &self.name, event, error.clone())).await;
                 return;
             }
             tracing::debug!(delivery = self.name, attempt, error, "retry: event not accepted");
             tokio::time::sleep(backoff.next_delay()).await;
         }
-    }
-
-    /// Stores an event that was given up, and drops the oldest stored one if there are too many.
-    async fn give_up(
-        &self,
-        store: &dyn Store,
-        event: &ReadEvent,
-        error: String,
-    ) -> Result<(), StoreError> {
-        let failure = KernelWebhookFailure::new(Timestamp::now(), error, event.event.clone());
-        let failure = Payload::of(&failure).map_err(StoreError::failed)?;
-        let mut change =
-            Change::new().put(SPACE, format!("{} {:020}", self.name, event.seq), failure);
-        let mut kept: Vec<_> = store.load(SPACE).await?.records;
-        kept.retain(|failure| self.owns(&failure.key));
-        kept.sort_by(|one, other| one.key.cmp(&other.key));
-        for oldest in kept.iter().take((kept.len() + 1).saturating_sub(MAX_FAILURES)) {
-            change = change.remove(SPACE, oldest.key.clone());
-        }
-        store.commit(change).await.map(drop)
     }
 }
 

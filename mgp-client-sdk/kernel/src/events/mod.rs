@@ -4,6 +4,7 @@
 //! call of another caller; operators receive all events.
 
 mod deliveries;
+mod failures;
 mod forward;
 mod notify;
 mod security;

@@ -3,7 +3,7 @@
 use mgp_discovery::keep_line_ends;
 use mgp_types::Extras;
 use serde_json::Value as Json;
-use toml_edit::{Array, DocumentMut, InlineTable, Item, Table, TableLike, Value, value};
+use toml_edit::{Array, DocumentMut, InlineTable, Item, Table, TableLike, TomlError, Value, value};
 
 pub(super) fn members(text: &str, path: &[String]) -> Result<Vec<(String, String)>, String> {
     let document = parse(text)?;
@@ -70,7 +70,10 @@ fn table_or_new<'a>(
 
 fn parse(text: &str) -> Result<DocumentMut, String> {
     // Drop the parser's error text: it can quote values of the file, which might be secret.
-    text.parse().map_err(|_| "it is not TOML".to_owned())
+    text.parse().map_err(|error: TomlError| {
+        let before = error.span().and_then(|span| text.get(..span.start));
+        format!("it is not TOML at line {}", before.unwrap_or_default().split('\n').count())
+    })
 }
 
 fn find<'a>(root: &'a Table, path: &[String]) -> Result<Option<&'a dyn TableLike>, String> {

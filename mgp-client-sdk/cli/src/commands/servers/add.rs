@@ -19,6 +19,7 @@ use crate::commands::grant::{self, GrantResult, NewAccess};
 use crate::commands::import::planned_config;
 use crate::commands::known_names::KnownNames;
 use crate::commands::probe::find_program;
+use crate::commands::validate::header_pair;
 use crate::config_file::{self, ConfigFile};
 use crate::exit::{CliResult, Failure};
 use crate::hosts::home;
@@ -60,7 +61,7 @@ pub(crate) struct Add {
     #[arg(long, conflicts_with = "command")]
     url: Option<String>,
     /// Header of every request; write secrets as ${VAR}; may be given several times
-    #[arg(long, value_name = "NAME=VALUE", requires = "url", conflicts_with = "command", value_parser = pair)]
+    #[arg(long, value_name = "NAME: VALUE", requires = "url", conflicts_with = "command", value_parser = header_pair)]
     header: Vec<(String, String)>,
     /// Environment variable of the program; write secrets as ${VAR}; may be given several times
     #[arg(long, value_name = "NAME=VALUE", requires = "command", conflicts_with = "url", value_parser = pair)]

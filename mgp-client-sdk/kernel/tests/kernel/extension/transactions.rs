@@ -275,6 +275,39 @@ async fn a_compensation_must_be_a_tool_of_the_caller() {
     kernel.stop().await;
 }
 
+/// Returns a server whose tool `make` declares that the tool `undo` undoes it.
+fn declaring(undo: &'static str, era: Era) -> Server {
+    let make = Tool::new("make", "Makes a thing", move |cx: Context| async move {
+        cx.add_to_result(&Compensation::new(undo))?;
+        Ok::<_, RpcError>("made")
+    });
+    let remove = Tool::new("remove", "Removes it", || async { "removed" });
+    let server = Server::new("things", "1").tool(make).tool(remove);
+    limit_era(server.extension(Extension::Transactions), era)
+}
+
+#[tokio::test]
+async fn a_declared_compensation_names_its_tool_as_the_caller_knows_it() {
+    for (above, below) in PAIRS {
+        for (undo, expected) in [("remove", Some("a.remove")), ("missing", None)] {
+            let server = move || declaring(undo, below);
+            let policy = || open(&["make", "remove"]);
+            let builder = Kernel::builder().local_with("a", policy(), server);
+            let builder = builder.local_with("b", policy(), server);
+            let kernel = build_with_tools(builder, [("a", 2), ("b", 2)]).await;
+            let client = ada(&kernel, above).await;
+            let made = client.call("a.make").await.unwrap();
+            let declared = made.member::<Compensation>().unwrap().map(|undo| undo.tool);
+            assert_eq!(declared.as_deref(), expected, "{above:?} {below:?}");
+            if let Some(tool) = declared {
+                assert_eq!(client.call(tool).await.unwrap().to_text(), "removed");
+            }
+            client.close().await;
+            kernel.stop().await;
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_step_that_cannot_begin_is_refused_before_an_operator_is_asked() {
     let things = Things::default();
@@ -360,6 +393,26 @@ async fn an_open_transaction_survives_a_restart_and_is_rolled_back_when_it_is_no
     let kernel = things.kernel(folder.path(), Era::Modern).await;
     assert_eq!(things.all(), ["ticket a"]);
     until("it is rolled back", || async { things.all().is_empty() }).await;
+    kernel.stop().await;
+}
+
+#[tokio::test]
+async fn a_rollback_names_the_server_that_was_removed() {
+    let (folder, things) = (temp_dir(), Things::default());
+    let kernel = things.kernel(folder.path(), Era::Modern).await;
+    let client = ada(&kernel, Era::Modern).await;
+    begin(&client, "tx").await;
+    make(&client, "tx", "page", "a").await.unwrap();
+    client.close().await;
+    kernel.stop().await;
+    drop(kernel);
+    let kernel = things.kernel_of(&["ticket"], folder.path(), Era::Modern).await;
+    let client = ada(&kernel, Era::Modern).await;
+    let result = roll_back(&client, "tx").await;
+    assert_eq!(result.status, TransactionStatus::PartiallyRolledBack);
+    let error = result.steps_compensated[0].error.as_deref().unwrap();
+    assert!(error.contains("the server `page` was removed"), "{error}");
+    client.close().await;
     kernel.stop().await;
 }
 

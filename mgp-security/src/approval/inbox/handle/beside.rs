@@ -171,7 +171,9 @@ pub(super) fn not_open(request: Option<&Arc<ApprovalRequest>>, id: &str) -> RpcE
         }
         None => {
             let id = mgp_types::clip(id, 64);
-            format!("no open request has the id `{id}`; see `mgp approvals ls`")
+            format!(
+                "no open request has the id `{id}`; see `mgp approvals ls`, and give the id of a registration in full"
+            )
         }
     })
 }
