@@ -1,72 +1,61 @@
-//! The shims of version managers: scripts that start an interpreter, whose version they choose at each start.
+//! The shims of version managers such as pyenv, rbenv, nodenv, asdf and mise: programs that choose at each start which
+//! version of an interpreter they start, by variables, by files in the working directory and by their arguments.
 //!
-//! The content of a shim does not show which program runs, so an approval or a lock file must cover the interpreter.
+//! The content of a shim does not show which program runs, so neither an approval nor a lock file can cover it.
 
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-/// The version managers, each with the variable and the file that choose a version.
-const MANAGERS: &[(&str, &str, &str)] = &[
-    ("nodenv", "NODENV_VERSION", ".node-version"),
-    ("pyenv", "PYENV_VERSION", ".python-version"),
-    ("rbenv", "RBENV_VERSION", ".ruby-version"),
-];
+/// The name of the program to which the shims of Volta are links.
+const VOLTA: &str = "volta-shim";
 
-/// The maximum size of a file that names versions, in bytes.
+/// The maximum size of the file that names the default version, in bytes.
 const MAX_BYTES: u64 = 4096;
 
-/// A shim of pyenv, rbenv or nodenv.
+/// A shim of a version manager.
 #[derive(Clone, Debug)]
 pub struct VersionShim {
     root: PathBuf,
     program: OsString,
-    variable: &'static str,
-    file: &'static str,
 }
 
 impl VersionShim {
-    /// Returns the shim at a path; `None` if the path is not that of a shim.
+    /// Returns the shim at a path, also if the path is a link to a shim; `None` if it is not that of a shim. The call
+    /// blocks.
     #[must_use]
     pub fn at(path: &Path) -> Option<Self> {
-        let folder = path.parent().filter(|folder| folder.ends_with("shims"))?;
-        let root = folder.parent()?;
-        let manager = root.file_name()?.to_str()?.trim_start_matches('.');
-        let (_, variable, file) = MANAGERS.iter().copied().find(|(name, ..)| *name == manager)?;
-        Some(Self { root: root.to_owned(), program: path.file_name()?.to_owned(), variable, file })
+        let program = path.file_name()?;
+        let file = dunce::canonicalize(path).ok()?;
+        // The shims of mise are links to its program, so the folder of the link counts too.
+        let link = dunce::canonicalize(path.parent()?).ok()?;
+        let is_volta = file.file_stem().is_some_and(|name| name == VOLTA);
+        let mut folders = [file.parent()?, &link].into_iter();
+        let folder = folders.find(|folder| is_volta || folder.ends_with("shims"))?;
+        Some(Self { root: folder.parent()?.to_owned(), program: program.to_owned() })
     }
 
-    /// Returns the program that the shim starts if neither a variable nor a folder chooses a version. The call blocks.
+    /// Returns the program of the default version. `None` if the manager would have to be asked for it, e.g. for the
+    /// version `system` or a part of a version. The call blocks.
     #[must_use]
     pub fn default_program(&self) -> Option<PathBuf> {
-        self.installed(&read(&self.root.join("version"))?)
-    }
-
-    /// Returns the program that the shim starts in a folder, with these environment variables. The call blocks.
-    #[must_use]
-    pub fn program_in(
-        &self,
-        folder: &Path,
-        variable: impl Fn(&str) -> Option<OsString>,
-    ) -> Option<PathBuf> {
-        let chosen = variable(self.variable).and_then(|chosen| chosen.into_string().ok());
-        let chosen =
-            chosen.or_else(|| folder.ancestors().find_map(|one| read(&one.join(self.file))));
-        match chosen {
-            Some(versions) => self.installed(&versions),
-            None => self.default_program(),
-        }
-    }
-
-    /// Returns the program of the first of these versions that has it.
-    fn installed(&self, versions: &str) -> Option<PathBuf> {
+        let versions = read(&self.root.join("version"))?;
         let is_plain = |name: &&str| !name.starts_with('.') && !name.contains(['/', '\\']);
-        let names = versions.split(|c: char| c == ':' || c.is_whitespace()).filter(is_plain);
-        names
+        let folders = versions
+            .split(|c: char| c == ':' || c.is_whitespace())
             .filter(|name| !name.is_empty())
-            .map(|name| self.root.join("versions").join(name).join("bin").join(&self.program))
-            .find(|program| program.is_file())
+            .map(|name| {
+                Some(name).filter(is_plain).map(|name| self.root.join("versions").join(name))
+            });
+        for folder in folders {
+            let folder = folder.filter(|folder| folder.is_dir())?;
+            let program = folder.join("bin").join(&self.program);
+            if program.is_file() {
+                return Some(program);
+            }
+        }
+        None
     }
 }
 
@@ -86,28 +75,56 @@ mod tests {
 
     use super::*;
 
+    fn create(file: &Path) {
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(file, "").unwrap();
+    }
+
     #[test]
-    fn a_shim_starts_the_version_that_a_variable_or_a_folder_chooses() {
+    fn the_default_program_is_that_of_the_first_version_which_has_it() {
         let temp = mgp_testkit::temp_dir();
-        let root = temp.path().join(".pyenv");
-        let project = temp.path().join("project");
+        let root = dunce::canonicalize(temp.path()).unwrap().join("managed");
         let installed = |version: &str| root.join("versions").join(version).join("bin/python3");
-        for version in ["3.11.7", "3.12.1", "tools"] {
-            fs::create_dir_all(installed(version).parent().unwrap()).unwrap();
-            fs::write(installed(version), version).unwrap();
-        }
-        fs::create_dir(&project).unwrap();
-        fs::write(root.join("version"), "3.13.0\n3.12.1\n").unwrap();
+        create(&installed("3.12.1"));
+        fs::create_dir(root.join("versions/tools")).unwrap();
+        create(&root.join("shims/python3"));
         let shim = VersionShim::at(&root.join("shims/python3")).unwrap();
-        assert_eq!(shim.default_program(), Some(installed("3.12.1")), "3.13.0 is not installed");
-        assert_eq!(shim.program_in(&project, |_| None), Some(installed("3.12.1")));
-        fs::write(project.join(".python-version"), "3.11.7\n").unwrap();
-        assert_eq!(shim.program_in(&project, |_| None), Some(installed("3.11.7")));
-        let variable = |name: &str| (name == "PYENV_VERSION").then(|| "tools".into());
-        assert_eq!(shim.program_in(&project, variable), Some(installed("tools")));
-        fs::write(project.join(".python-version"), "../versions/tools\n").unwrap();
-        assert_eq!(shim.program_in(&project, |_| None), None, "a path is not a version");
+        assert_eq!(shim.default_program(), None);
+        let expected = Some(installed("3.12.1"));
+        let cases = [
+            ("3.12.1\n", expected.clone()),
+            ("tools:3.12.1\n", expected),
+            ("system 3.12.1\n", None),
+            ("3.13.0\n3.12.1\n", None),
+            ("3.12\n", None),
+            ("../versions/3.12.1\n", None),
+        ];
+        for (versions, program) in cases {
+            fs::write(root.join("version"), versions).unwrap();
+            assert_eq!(shim.default_program(), program, "{versions}");
+        }
+        create(&root.join("bin/pyenv"));
         assert!(VersionShim::at(&root.join("bin/pyenv")).is_none());
-        assert!(VersionShim::at(&temp.path().join("other/shims/python3")).is_none());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_link_to_a_shim_and_a_link_among_shims_are_shims() {
+        use std::os::unix::fs::symlink;
+
+        let temp = mgp_testkit::temp_dir();
+        let at = |path: &str| temp.path().join(path);
+        create(&at("env/shims/ruby"));
+        create(&at("bin/mise"));
+        create(&at("volta/bin/volta-shim"));
+        symlink(at("env/shims/ruby"), at("bin/ruby")).unwrap();
+        symlink(at("bin/mise"), at("env/shims/node")).unwrap();
+        symlink(at("env/shims"), at("linked")).unwrap();
+        symlink("volta-shim", at("volta/bin/npm")).unwrap();
+        for path in ["bin/ruby", "env/shims/node", "linked/ruby", "volta/bin/npm"] {
+            let shim = VersionShim::at(&at(path)).expect(path);
+            assert_eq!(Some(&*shim.program), Path::new(path).file_name());
+        }
+        assert!(VersionShim::at(&at("bin/mise")).is_none());
     }
 }

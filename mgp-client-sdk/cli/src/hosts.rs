@@ -191,6 +191,12 @@ impl KnownHost {
         home().is_ok_and(|home| self.user_file(&home).exists())
     }
 
+    /// Returns whether this user seems to have the host: its configuration file for all projects, or the file's folder.
+    pub(crate) fn is_installed(self, home: &Path) -> bool {
+        let file = self.user_file(home);
+        file.exists() || file.parent().is_some_and(|folder| folder != home && folder.is_dir())
+    }
+
     /// Returns the path of the settings in which the host can list further servers: of Continue only.
     pub(crate) fn settings_file(self, home: &Path) -> Option<PathBuf> {
         (self.format() == Host::Continue).then(|| home.join(SETTINGS_OF_CONTINUE))

@@ -204,8 +204,6 @@ fn run_shared_kernel(global: &Global, args: SharedKernel) -> CliResult {
 
 fn block_on(work: impl Future<Output = CliResult>) -> CliResult {
     Keeper::this_program(KEEPER).install();
-    #[cfg(unix)]
-    mgp_transport::raise_open_files();
     run_async(work)
 }
 

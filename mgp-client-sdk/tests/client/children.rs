@@ -48,6 +48,20 @@ async fn the_echo_server_is_started_called_and_stopped() {
 }
 
 #[tokio::test]
+async fn a_last_line_without_its_end_is_read_if_it_is_complete() {
+    let answer = r#"{"jsonrpc":"2.0","id":2,"result":{"content":[{"type":"text","text":"hi"}]}}"#;
+    for before in ["", r"\033[2J"] {
+        let script = |text: &str| format!("read -r _; printf '{before}%s' '{text}'");
+        let connect = |text: &str| plain().era(EraChoice::Legacy).spawn(shell(&script(text)));
+        let client = connect(answer).await.unwrap();
+        assert_eq!(client.call("echo").await.unwrap().to_text(), "hi");
+        let client = connect(&answer[..answer.len() - 4]).await.unwrap();
+        let error = client.call("echo").await.unwrap_err();
+        assert!(error.message().starts_with("connection closed"), "{before}: {error:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_missing_program_has_its_own_error() {
     let error = plain().spawn(ChildCommand::new("/no/such/program")).await.unwrap_err();
     assert!(matches!(error, Error::Spawn(_)));

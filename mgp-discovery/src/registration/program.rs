@@ -158,14 +158,14 @@ pub(super) fn find(
 /// Returns the interpreter that a shim starts by default, and any other program unchanged. The shim itself would choose
 /// an interpreter at each start, also by a file in `cwd`.
 fn without_shim(command: PathBuf, notes: &mut Vec<String>) -> PathBuf {
-    let shim = VersionShim::at(&command);
-    let command = shim.and_then(|shim| shim.default_program()).unwrap_or(command);
-    if command.parent().is_some_and(|folder| folder.ends_with("shims")) {
-        notes.push(format!(
-            "`{}` may choose another program at each start; that program can change without another approval",
-            shown(&command)
-        ));
+    let Some(shim) = VersionShim::at(&command) else { return command };
+    if let Some(program) = shim.default_program() {
+        return program;
     }
+    notes.push(format!(
+        "`{}` may choose another program at each start; that program can change without another approval",
+        shown(&command)
+    ));
     command
 }
 

@@ -16,7 +16,7 @@ use super::handle::ShutdownTimeouts;
 #[cfg(windows)]
 use super::program;
 use super::stderr::{StderrCallback, drain};
-use super::{Child, ChildError, Confinement, Keeper, StderrLimits, environment, imp};
+use super::{Child, ChildError, Confinement, Keeper, StderrLimits, imp, inherited_env};
 
 /// The description of a child process; each call of [`spawn`](Self::spawn) starts one child.
 ///
@@ -250,7 +250,7 @@ impl ChildCommand {
         command
             .args(&self.args)
             .env_clear()
-            .envs(environment::inherited(&self.inherit))
+            .envs(inherited_env(&self.inherit))
             .envs(self.env.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

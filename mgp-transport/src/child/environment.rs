@@ -56,10 +56,14 @@ const NAMES: &[&str] = &[
     "WINDIR",
 ];
 
-/// Returns the variables of this process that are on the list or match one of `extra`.
-pub(super) fn inherited(extra: &[OsString]) -> impl Iterator<Item = (OsString, OsString)> {
+/// Returns the environment variables that a [`ChildCommand`](super::ChildCommand) inherits from this process if
+/// `extra` are the names of [`inherit_env`](super::ChildCommand::inherit_env).
+pub fn inherited_env<N: AsRef<OsStr>>(
+    extra: &[N],
+) -> impl Iterator<Item = (OsString, OsString)> + use<'_, N> {
     std::env::vars_os().filter(|(name, value)| {
-        extra.iter().any(|wanted| matches(wanted, name)) || (listed(name) && !is_function(value))
+        extra.iter().any(|wanted| matches(wanted.as_ref(), name))
+            || (listed(name) && !is_function(value))
     })
 }
 

@@ -64,6 +64,7 @@ mod other;
 use self::other as imp;
 #[cfg(unix)]
 mod unix;
+pub use self::environment::inherited_env;
 #[cfg(unix)]
 use self::unix as imp;
 #[cfg(unix)]

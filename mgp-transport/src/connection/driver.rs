@@ -21,7 +21,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::{Instant, Sleep, sleep_until, timeout};
 
 use super::closing::{FlushReason, Phase};
-use super::line_joiner::LineJoiner;
+use super::line_joiner::{LineJoiner, is_cut_json};
 use super::link::read_reply;
 use super::notifications::{NotificationQueue, is_report};
 use super::outbox::{CloseRequest, Outbox, request_numbers};
@@ -267,10 +267,14 @@ where
             if !self.read_ahead.is_empty() {
                 return Ok(false);
             }
-            // A child that ended in the middle of an answer gave none: its call fails like the others that still run.
-            let rest = self.lines.rest();
-            if let Some(line) = rest.filter(|line| !(self.is_child() && line.is_cut_json())) {
-                self.dispatch_line(line, task);
+            match self.lines.rest() {
+                // A child that ended in the middle of an answer gave none: its call fails like the others that still
+                // run.
+                Some(Line::Text(text)) if self.is_child() && is_cut_json(&text) => {
+                    tracing::debug!(bytes = text.len(), "the child ended within a message");
+                }
+                Some(line) => self.dispatch_line(line, task),
+                None => {}
             }
             self.start_lingering();
         }

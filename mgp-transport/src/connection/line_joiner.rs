@@ -2,6 +2,7 @@
 //! sequences of terminals before a message.
 
 use bytestring::ByteString;
+use serde_json::value::RawValue;
 
 /// The character that begins an escape sequence of a terminal.
 const ESCAPE: u8 = 0x1b;
@@ -82,6 +83,12 @@ pub(super) fn without_escapes(line: ByteString) -> ByteString {
         Some(json) => line.slice_ref(json),
         None => line,
     }
+}
+
+/// Returns whether a line is JSON whose end is missing, behind any escape sequences.
+pub(super) fn is_cut_json(line: &ByteString) -> bool {
+    serde_json::from_str::<&RawValue>(&without_escapes(line.clone()))
+        .is_err_and(|error| error.is_eof())
 }
 
 /// Returns the JSON object or array with which a text begins behind escape sequences; `None` for any other text.

@@ -5,7 +5,6 @@
 
 use bytes::Bytes;
 use bytestring::ByteString;
-use serde_json::value::RawValue;
 
 /// The number of bytes for which a read gets room: the capacity of a Linux pipe.
 const READ_SIZE: usize = 64 * 1024;
@@ -50,14 +49,6 @@ pub(crate) enum Line {
     TooLong(Bytes),
     /// The end of an overlong line whose beginning was returned before.
     LongTail(Bytes),
-}
-
-impl Line {
-    /// Returns whether the line is JSON whose end is missing.
-    pub(crate) fn is_cut_json(&self) -> bool {
-        let Self::Text(text) = self else { return false };
-        serde_json::from_str::<&RawValue>(text).is_err_and(|error| error.is_eof())
-    }
 }
 
 impl LineBuffer {

@@ -152,20 +152,17 @@ impl Render for Status {
         render_findings(&info.findings, out);
         let rows = info.clients.iter().map(|client| {
             let name = client.agent.as_deref().or(client.subject.as_deref());
-            let who = match (client.operator, name) {
-                (true, Some(name)) => format!("operator {name}"),
-                (true, None) => "operator".to_owned(),
-                (false, name) => name.unwrap_or("-").to_owned(),
-            };
             [
-                Cell::from(who),
+                Cell::from(name),
+                // A column of its own, because an agent may have any name.
+                Cell::from(if client.operator { "operator" } else { "agent" }),
                 client.transport.as_deref().into(),
                 client.since.as_ref().map(ToString::to_string).into(),
                 client.last_seen.as_ref().map(ToString::to_string).into(),
             ]
         });
         if !info.clients.is_empty() {
-            out.table(["CONNECTED", "OVER", "SINCE", "LAST SEEN"], rows);
+            out.table(["CONNECTED", "AS", "OVER", "SINCE", "LAST SEEN"], rows);
         }
     }
 }

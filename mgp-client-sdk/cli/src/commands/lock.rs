@@ -217,10 +217,11 @@ async fn read_server(
     let folder = state::folder(global).unwrap_or_default();
     let (expander, own) =
         (Expander::from_env().secrets(SecretFile::in_folder(&folder)), server.clone());
+    let pass_env = loaded.config.kernel.pass_env.clone();
     // Read the server's files on a blocking thread. Expanding its variables may also run commands of the configuration.
     let read = tokio::task::spawn_blocking(move || {
         let expanded = expander.server(&own).map_err(|error| error.to_string())?;
-        mgp_kernel::read_start(&own, &expanded)
+        mgp_kernel::read_start(&pass_env, &own, &expanded)
     });
     let read = read.await.map_err(|error| Failure::failed(error.to_string()))?;
     let mut locked = read.map_err(|error| Failure::failed(format!("`{}`: {error}", server.id)))?;

@@ -103,10 +103,8 @@ fn clients(viewer: &Viewer, info: &KernelInfoResult) -> Markup {
         @for client in &info.clients {
             @let name = client.agent.as_deref().or(client.subject.as_deref());
             tr {
-                td {
-                    @if client.operator { (texts.operator) " " }
-                    @if let Some(name) = name { (plain(name)) } @else if !client.operator { "-" }
-                }
+                td { (plain(name.unwrap_or("-"))) }
+                td { (if client.operator { texts.operator } else { texts.agent }) }
                 td { (plain(client.transport.as_deref().unwrap_or("-"))) }
                 td.time { @if let Some(since) = &client.since { (times::moment(since.as_str())) } }
             }
@@ -114,7 +112,7 @@ fn clients(viewer: &Viewer, info: &KernelInfoResult) -> Markup {
     };
     html! {
         h2 { (texts.clients) }
-        (table(texts.clients, &[texts.who, texts.over, texts.since], &rows))
+        (table(texts.clients, &[texts.who, texts.role, texts.over, texts.since], &rows))
         p.dim { "mgp " (info.version) " · " (texts.process) " " (info.pid) " · " (times::moment(info.started_at.as_str())) }
     }
 }

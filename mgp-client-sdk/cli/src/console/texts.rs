@@ -150,6 +150,7 @@ texts! {
     older: "Older records", "Ältere Einträge";
     time: "Time", "Zeit";
     who: "Who", "Wer";
+    role: "As", "Als";
     story: "The story of one call", "Der Weg eines Aufrufs";
     story_link: "Show the story of this call", "Den Weg dieses Aufrufs zeigen";
     steps: "Steps", "Schritte";

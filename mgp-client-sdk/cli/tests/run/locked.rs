@@ -247,6 +247,34 @@ fn a_server_whose_program_changed_does_not_start() {
     assert_eq!(host.call("s.first", &json!({})).unwrap(), "done");
 }
 
+/// A shim chooses its program at each start, e.g. by a file in the folder of the script.
+#[test]
+fn a_shim_is_not_locked_and_its_default_program_is_named() {
+    use std::os::unix::fs::symlink;
+
+    let world = world();
+    let at = |path: &str| world.folder.join("managed").join(path);
+    for folder in ["shims", "versions/1.0/bin"] {
+        fs::create_dir_all(at(folder)).unwrap();
+    }
+    symlink("/bin/sh", at("versions/1.0/bin/sh")).unwrap();
+    fs::write(at("version"), "1.0\n").unwrap();
+    fs::copy("/bin/sh", at("shims/sh")).unwrap();
+    let own = fs::read_to_string(world.config_file()).unwrap();
+    let start =
+        |program: &str| world.config(&own.replace("/bin/sh", at(program).to_str().unwrap()));
+    start("shims/sh");
+    let output = lock(&world, &[]);
+    let reason = text(&output.stderr);
+    assert!(
+        !output.status.success() && reason.contains("is a shim of a version manager"),
+        "{reason}"
+    );
+    assert!(reason.contains("managed/versions/1.0/bin/sh`"), "{reason}");
+    start("versions/1.0/bin/sh");
+    locked(&world);
+}
+
 #[test]
 fn data_among_the_arguments_may_change_and_the_script_after_it_may_not() {
     let world = world();

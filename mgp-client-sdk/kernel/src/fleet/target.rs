@@ -57,7 +57,7 @@ pub(super) fn target(parts: &InstanceParts) -> Box<Resolve> {
                 // attempt would not help.
                 let filled = filled.map_err(|error| SpawnError::new(error).permanent())?;
                 if let Some(lock) = &starting.context.lock {
-                    lock::check_start(&lock.current(), &server, &filled)
+                    lock::check_start(&lock.current(), &config.kernel.pass_env, &server, &filled)
                         .map_err(|reason| SpawnError::new(reason).permanent())?;
                 }
                 let path = search_path_of(&filled)?;

@@ -5,7 +5,8 @@ mod active;
 mod package;
 mod tree;
 
-use std::ffi::OsStr;
+use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use mgp_contract::{Contract, LockFile, LockedServer};
@@ -27,13 +28,14 @@ const MAX_PLACES: usize = 4;
 pub(crate) const OFFLINE: [(&str, &str); 2] = [("npm_config_offline", "true"), ("UV_OFFLINE", "1")];
 
 /// Returns the entry of a server for the lock file, without its tools: the hashes of its configured command or URL, its
-/// program, its package and the code that its arguments name.
+/// program, its package and the code that its arguments name. `pass_env` are the names of `kernel.pass_env`.
 ///
 /// The call blocks: it reads the files of the program or the package.
 ///
 /// # Errors
 /// The reason why the program or the package cannot be read.
 pub fn read_start(
+    pass_env: &[String],
     server: &ServerConfig,
     expanded: &ExpandedServer,
 ) -> Result<LockedServer, String> {
@@ -48,9 +50,12 @@ pub fn read_start(
         return Ok(locked);
     };
     let args: Vec<&str> = args.iter().map(Expanded::as_str).collect();
+    // The program gets no other variables, so e.g. the cache of `npx` that `mgp` itself uses may not be the program's.
+    let pass_env = [pass_env, &server.pass_env].concat();
+    let inherited: HashMap<OsString, OsString> = mgp_transport::inherited_env(&pass_env).collect();
     let variable = |name: &str| {
         let own = env.get(name).map(|value| value.as_str().into());
-        own.or_else(|| std::env::var_os(name)).filter(|value| !value.is_empty())
+        own.or_else(|| inherited.get(OsStr::new(name)).cloned()).filter(|value| !value.is_empty())
     };
     let script = package::script(command.as_str(), &args, cwd)?;
     if let Some(package) = Package::of(command.as_str(), &args, cwd) {
@@ -64,13 +69,26 @@ pub fn read_start(
         let path = crate::fleet::program_path(env);
         let program = find_program(command.as_str(), cwd, &path, extensions.as_deref())
             .ok_or_else(|| format!("the program `{}` is not found", command.as_str()))?;
-        let shim = VersionShim::at(&program);
-        let program = shim.and_then(|shim| shim.program_in(cwd, variable)).unwrap_or(program);
+        if let Some(shim) = VersionShim::at(&program) {
+            return Err(unlockable(&program, &shim));
+        }
         locked.program = Some(tree::hash_file(&program)?);
         locked.program_path = Some(program.display().to_string());
         locked.package = script;
     }
     Ok(locked)
+}
+
+/// Returns the reason why a shim cannot be locked, with the remedy.
+fn unlockable(program: &Path, shim: &VersionShim) -> String {
+    let default = shim.default_program();
+    let example =
+        default.map_or_else(String::new, |program| format!(", e.g. `{}`", program.display()));
+    format!(
+        "`{}` is a shim of a version manager, which chooses the program that it starts at each start; name that \
+         program in `command`{example}",
+        program.display()
+    )
 }
 
 /// Finds the file of a program in the same way as a start of the program does. `extensions` are the file extensions
@@ -103,6 +121,7 @@ fn find_program(
 /// Returns a text with the differences and the remedy.
 pub(crate) fn check_start(
     lock: &LockFile,
+    pass_env: &[String],
     server: &ServerConfig,
     expanded: &ExpandedServer,
 ) -> Result<(), String> {
@@ -112,7 +131,7 @@ pub(crate) fn check_start(
             "`{id}` is not in mgp.lock; check its entry in the configuration, then run `mgp lock {id}`"
         ));
     };
-    let changes = locked.changes_of_start(&read_start(server, expanded)?);
+    let changes = locked.changes_of_start(&read_start(pass_env, server, expanded)?);
     if changes.is_empty() {
         return Ok(());
     }

@@ -52,7 +52,8 @@ fn in_child(parent: Pid, socket: Option<RawFd>, files: Option<Rlimit>) -> io::Re
     }
     close_on_exec();
     if let Some(files) = files {
-        setrlimit(Resource::Nofile, files)?;
+        // This fails if the hard limit was lowered meanwhile; the child then keeps the limit of this process.
+        let _ = setrlimit(Resource::Nofile, files);
     }
     if let Some(socket) = socket {
         // SAFETY: the caller of `prepare` keeps the socket open until the child is started.

@@ -18,7 +18,9 @@ pub(super) fn check(global: &Global) -> Vec<Check> {
     for host in KnownHost::ALL {
         let (name, path) = (host.name(), host.user_file(&home));
         checks.extend(check_others(host, &home));
-        checks.extend(check_project(host, &path));
+        if host.is_installed(&home) {
+            checks.extend(check_project(host, &path));
+        }
         match host_file(global, host, &path) {
             Ok(None) => {}
             Ok(Some(file)) => {
