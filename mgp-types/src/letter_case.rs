@@ -12,16 +12,16 @@
 /// assert!(!differs_only_in_case("inputSchema", "inputSchema"));
 /// ```
 #[must_use]
+#[inline]
 pub fn differs_only_in_case(name: &str, known: &str) -> bool {
-    // Each member of each call is compared with several names, almost all of which begin with another letter.
-    let first =
-        |name: &str| name.bytes().next().filter(u8::is_ascii).map(|byte| byte.to_ascii_lowercase());
-    if let (Some(one), Some(other)) = (first(name), first(known))
-        && one != other
-    {
-        return false;
-    }
-    name != known && folded(name).eq(folded(known))
+    debug_assert!(known.is_ascii(), "the names of the protocols are ASCII");
+    // Each member of each call is compared with several names, so only a name with other letters is folded.
+    let is_same = if name.is_ascii() {
+        name.eq_ignore_ascii_case(known)
+    } else {
+        folded(name).eq(folded(known))
+    };
+    is_same && name != known
 }
 
 /// Returns the letters of a name without their case. Upper case comes first, because `ſ` is then an `s`.

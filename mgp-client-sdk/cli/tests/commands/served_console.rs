@@ -216,7 +216,10 @@ fn only_operators_of_the_kernel_log_in_from_elsewhere() {
     let mut ada = browser.with_cookie("");
     assert_eq!(ada.log_in(&login), "/console/servers", "a right key opens it");
     let page = ada.get("/servers").body;
-    assert!(page.contains("ada</td><td data-label=\"As\">operator</td>"), "the list of clients names the login: {page}");
+    assert!(
+        page.contains("ada</td><td data-label=\"As\">operator</td>"),
+        "the list of clients names the login: {page}"
+    );
 }
 
 #[test]

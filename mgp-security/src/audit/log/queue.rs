@@ -337,9 +337,14 @@ impl LogQueue {
         if !queue.closing || !queue.items.is_empty() {
             return false;
         }
-        queue.end = if self.is_owed() { CloseState::CallsRunning } else { CloseState::Ended };
+        let may_end = !self.is_owed();
+        if may_end {
+            // Whoever waits for the end must find the log closed.
+            self.set_failure(Some(AuditError::Closed));
+        }
+        queue.end = if may_end { CloseState::Ended } else { CloseState::CallsRunning };
         self.drained.notify_all();
-        queue.end == CloseState::Ended
+        may_end
     }
 
     /// Closes the log, and waits until the queue is written; returns whether the writer has ended.
