@@ -183,8 +183,7 @@ pub(crate) async fn run_shared(global: &Global, args: SharedKernel) -> CliResult
 async fn serve(options: Options) -> CliResult {
     #[cfg(unix)]
     mgp_transport::raise_open_files();
-    // Listen for signals before anything else, so that a signal during the start also stops the kernel in an orderly
-    // way.
+    // Listen for signals first, so that a signal during the start also stops the kernel in an orderly way.
     let mut signals = Signals::new()?;
     let is_stdio = matches!(options.mode, Mode::Stdio { .. });
     let is_shared = matches!(options.mode, Mode::Shared { .. });

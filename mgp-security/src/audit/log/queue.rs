@@ -339,7 +339,7 @@ impl LogQueue {
         }
         let may_end = !self.is_owed();
         if may_end {
-            // Whoever waits for the end must find the log closed.
+            // A caller that waits for the end must find the log closed.
             self.set_failure(Some(AuditError::Closed));
         }
         queue.end = if may_end { CloseState::Ended } else { CloseState::CallsRunning };
