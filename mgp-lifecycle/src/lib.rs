@@ -60,6 +60,6 @@ pub use supervise::{
 pub use tasks::{TaskTicket, Tasks, TasksConfig, TasksLayer};
 pub use timeout::{Timeout, TimeoutLayer, Timeouts};
 pub use transaction::{
-    CompensationCall, StepTask, TransactionCredentials, TransactionLayer, TransactionService,
-    TransactionTools, Transactions,
+    CompensationCall, StepTask, TransactionLayer, TransactionService, TransactionTools,
+    Transactions,
 };

@@ -112,6 +112,9 @@ pub(crate) enum BuildError {
     /// A prompt, resource or completion needs state that the server lacks.
     #[error("{what} takes `State<{state}>`, and the server has none; give it one with `.state(…)`")]
     MissingState { what: String, state: &'static str },
+    /// The server has transactions, but no idempotency keys.
+    #[error("transactions need idempotency keys; add `.extension(Idempotency::open(…))`")]
+    TransactionsWithoutKeys,
     /// [`Server::governed`](crate::Server::governed) was called more than once for the server.
     #[error("the server is governed twice; one `governed` is enough")]
     GovernedTwice,

@@ -1,14 +1,10 @@
 //! Extensions beyond MGP that the author of a server enables, and the members that they add to calls.
 
-use std::sync::Arc;
-
-use mgp_lifecycle::{Idempotency, IdempotencyLayer};
+use mgp_lifecycle::Idempotency;
 use mgp_stream::CheckpointLayer;
 use mgp_types::RpcError;
-use mgp_types::method::ToolsCall;
 use mgp_types::mgp::Extension;
 use mgp_types::proposal::Member;
-use mgp_types::service::{AskCheck, Call, Stack, around};
 
 use crate::server::Server;
 use crate::tool::{FromCall, ToolRequest};
@@ -52,18 +48,9 @@ impl ServerExtension for Idempotency {
         Extension::Idempotency
     }
 
-    fn install(self, server: Server) -> Server {
-        let keys = self.clone();
-        let check = Arc::new(AskCheck::new(move |call| keys.check(call)));
-        // Gates that ask a person about a call run this check first, so the check must be in the call before the
-        // outermost gate.
-        let add_check = around(move |mut call: Call, next: Stack| {
-            if call.is::<ToolsCall>() {
-                call.cx_mut().extensions.insert_shared(Arc::clone(&check));
-            }
-            next.send(call)
-        });
-        server.around(add_check).inner_layer(IdempotencyLayer::new(self))
+    fn install(self, mut server: Server) -> Server {
+        server.steps.keys = Some(self);
+        server
     }
 }
 

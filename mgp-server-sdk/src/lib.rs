@@ -174,6 +174,7 @@ mod skill;
 mod stack;
 mod subscribers;
 mod tool;
+mod transactions;
 mod uri;
 
 pub use ask::{
@@ -189,7 +190,7 @@ pub use extension::{FromCaller, ServerExtension};
 pub use http::{BoundServer, HttpServer};
 pub use log::Logger;
 pub use manifest::Manifest;
-pub use mgp_lifecycle::{Drain, DrainConfig, Idempotency, RemainingCalls};
+pub use mgp_lifecycle::{Drain, DrainConfig, Idempotency, RemainingCalls, Transactions};
 pub use mgp_lifecycle::{
     LimitConfig, Quota, QuotaLayer, QuotaUse, RateKey, RateLimit, RoundsConfig, TasksConfig,
     Timeouts,

@@ -30,6 +30,7 @@ use crate::request::HandlerConfig;
 use crate::signals::SignalGuard;
 use crate::stack::{Gate, OuterLayers, StackParts, inbound};
 use crate::tool::{IntoTools, RunningLimit, SchemaStyle, Tools};
+use crate::transactions::StepLayers;
 
 /// A server and its configuration; its methods add tools and layers, and serve it.
 ///
@@ -57,6 +58,7 @@ pub struct Server {
     wire: Limits,
     gates: Vec<Gate>,
     around: Vec<Gate>,
+    pub(crate) steps: StepLayers,
     tasks: TasksConfig,
     task_support: Option<TaskSupportFn>,
     typed_tools: Option<TypedToolsFn>,
@@ -163,6 +165,7 @@ impl Server {
             wire: Limits::default(),
             gates: Vec::new(),
             around: Vec::new(),
+            steps: StepLayers::default(),
             tasks: TasksConfig::default(),
             task_support: None,
             typed_tools: None,
@@ -321,16 +324,6 @@ impl Server {
         self.offer.mgp.as_mut().filter(|_| !self.chose_extensions)
     }
 
-    /// Adds a layer inside all of the author's layers, so that it receives only the calls that those layers admit.
-    pub(crate) fn inner_layer<L>(mut self, layer: L) -> Self
-    where
-        L: Layer<Stack> + Send + 'static,
-        L::Service: MgpService,
-    {
-        self.gates.insert(0, Gate::new(layer));
-        self
-    }
-
     /// Adds an extension to the offer; does nothing if the server offers no MGP.
     pub(crate) fn offer_also(&mut self, extension: Extension) {
         if let Some(mgp) = &mut self.offer.mgp {
@@ -422,11 +415,14 @@ impl Server {
         let limit = self.running_limit();
         let state = Arc::new(std::mem::take(&mut self.state));
         self.apply_state(&state);
+        self.errors.extend(self.steps.error());
         if !self.errors.is_empty() {
             return Err(BuildErrors(self.errors).into());
         }
         self.complete_mgp_offer();
         self.add_proposal_layer();
+        // Outermost, because a gate that asks a person about a call runs the check first.
+        self.gates.extend(self.steps.check());
         let offers = |extension| {
             self.offer.mgp.as_ref().is_some_and(|mgp| mgp.extensions.contains(extension))
         };
@@ -465,7 +461,13 @@ impl Server {
             outer,
             // The limits are inside the author's layers, so that a call that those layers refuse does not count for a
             // limit.
-            gates: event_tools.into_iter().chain(bounds).chain(self.gates).collect(),
+            gates: event_tools
+                .into_iter()
+                .chain(bounds)
+                .chain(self.steps.gates())
+                .chain(self.gates)
+                .collect(),
+            transactions: self.steps.transactions,
             limit,
             timeout: TimeoutLayer::with_timeouts(self.timeouts)
                 .per_call(move |call| timed.timeout_of(call)),

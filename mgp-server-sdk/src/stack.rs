@@ -3,9 +3,11 @@
 //!
 //! [`CallLimits`](crate::limit::CallLimits) determines the order of the gates for rates, quotas and sizes.
 
+use std::sync::Arc;
+
 use mgp_lifecycle::{
     CatchPanicLayer, ConcurrencyLimitLayer, Drain, DrainLayer, HandshakeLayer, HealthLayer,
-    RoundsLayer, StructuredErrorsLayer, TasksLayer, TimeoutLayer,
+    RoundsLayer, StructuredErrorsLayer, TasksLayer, TimeoutLayer, Transactions,
 };
 use mgp_security::TraceLayer;
 use mgp_stream::{CancelLayer, EmitLayer, EventHub};
@@ -17,6 +19,7 @@ use tower_layer::Layer;
 use crate::leaf::{GatewayLeaf, Leaf};
 use crate::request_context::RequestContextLayer;
 use crate::tool::{RetryHintLayer, Tools};
+use crate::transactions::OwnTools;
 
 /// The parts that [`inbound`] assembles, outermost first.
 #[derive(Debug)]
@@ -24,6 +27,8 @@ pub(crate) struct StackParts {
     pub(crate) outer: OuterLayers,
     /// The author's layers, and the limits on rate, quota and size. In this list the innermost is first.
     pub(crate) gates: Vec<Gate>,
+    /// The coordinator of transactions, which calls tools through the gates.
+    pub(crate) transactions: Option<Transactions>,
     pub(crate) limit: ConcurrencyLimitLayer,
     pub(crate) timeout: TimeoutLayer,
     /// `true` if tool calls have a time limit. `false` for a gateway: its author added an endpoint for `tools/call`,
@@ -51,8 +56,23 @@ mgp_types::opaque_debug!(Gate);
 
 /// Builds the stack of a server from its parts.
 pub(crate) fn inbound(parts: StackParts) -> Stack {
-    let StackParts { outer, gates, limit, timeout, limits_call_time, tools, endpoints, events } =
-        parts;
+    let StackParts {
+        outer,
+        gates,
+        transactions,
+        limit,
+        timeout,
+        limits_call_time,
+        tools,
+        endpoints,
+        events,
+    } = parts;
+    let start = |gates: &Stack| {
+        if let Some(transactions) = transactions {
+            let gates = gates.downgrade();
+            transactions.start(Arc::new(OwnTools { tools: tools.clone(), gates }));
+        }
+    };
     let untimed_calls =
         if limits_call_time { None } else { endpoints.get(ToolsCall::METHOD).cloned() };
     let bounded = ServiceBuilder::new()
@@ -64,9 +84,11 @@ pub(crate) fn inbound(parts: StackParts) -> Stack {
     if let Some(calls) = untimed_calls {
         // A gateway sets no time limit on tool calls, because its clients set one, and only the servers behind it know
         // the tools.
-        let leaf = GatewayLeaf { tools, calls, others: bounded };
+        let leaf = GatewayLeaf { tools: tools.clone(), calls, others: bounded };
         // The limit of running calls is inside the gates, so that a refused call takes no slot.
-        return outer.around(gated(gates, limit.layer(leaf)));
+        let gated = gated(gates, limit.layer(leaf));
+        start(&gated);
+        return outer.around(gated);
     }
     // As for a gateway, the limit of running calls is inside the gates.
     let inner = limit.layer(bounded);
@@ -74,7 +96,9 @@ pub(crate) fn inbound(parts: StackParts) -> Stack {
     if gates.is_empty() {
         return outer.around(inner);
     }
-    outer.around(gated(gates, inner))
+    let gated = gated(gates, inner);
+    start(&gated);
+    outer.around(gated)
 }
 
 /// Puts the gates around the inner services.

@@ -166,7 +166,7 @@ impl KernelBuilder {
         mut self,
         is_live: impl Fn(String) -> BoxFuture<'static, bool> + Send + Sync + 'static,
     ) -> Self {
-        self.live_keys = Some(Arc::new(is_live));
+        self.live_keys = Some(Box::new(is_live));
         self
     }
 

@@ -18,14 +18,13 @@ use tower_layer::{Layer as _, layer_fn};
 use tower_service::Service;
 
 /// A function that returns whether the API key with this id is valid now.
-pub(crate) type LiveKeys = Arc<dyn Fn(String) -> BoxFuture<'static, bool> + Send + Sync>;
+pub(crate) type LiveKeys = Box<dyn Fn(String) -> BoxFuture<'static, bool> + Send + Sync>;
 
 /// The idempotency keys and transactions of a kernel. This handle is cheap to clone.
 #[derive(Clone, Default)]
 pub(crate) struct CallProposals {
     keys: Option<Idempotency>,
     pub(crate) transactions: Option<Transactions>,
-    pub(crate) live_keys: Option<LiveKeys>,
     /// The check of a call before a person is asked about it; `None` if there are neither keys nor transactions.
     ask_check: Option<Arc<AskCheck>>,
 }
@@ -40,9 +39,13 @@ impl CallProposals {
         live_keys: Option<LiveKeys>,
     ) -> Result<Self, StoreError> {
         let offered = config.kernel.extensions;
-        let mut opened = Self { live_keys, ..Self::default() };
+        let mut opened = Self::default();
         if offered.contains(Extension::Transactions) {
-            opened.transactions = Some(Transactions::open(Arc::clone(store)).await?);
+            let transactions = Transactions::open(Arc::clone(store)).await?;
+            opened.transactions = Some(match live_keys {
+                Some(is_live) => transactions.live_keys(is_live),
+                None => transactions,
+            });
         }
         // Transactions need the keys too, because the calls that undo their steps carry idempotency keys.
         if offered.contains(Extension::Idempotency) || opened.transactions.is_some() {

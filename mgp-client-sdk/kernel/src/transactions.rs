@@ -2,16 +2,12 @@
 
 use std::sync::{Arc, Weak};
 
-use mgp_lifecycle::{CompensationCall, TransactionCredentials, TransactionTools, Transactions};
+use mgp_lifecycle::{CompensationCall, TransactionTools, Transactions};
 use mgp_toolindex::IndexedTool;
-use mgp_types::method::{Request as _, ToolsCall};
 use mgp_types::mgp::RiskLevel;
 use mgp_types::proposal::TransactionRecord;
-use mgp_types::service::{
-    BoxFuture, Call, Context, CredentialGrant, Method, Params, Peer, Reply, Scope, ScopeKind,
-    ServerId, Visibility as _,
-};
-use mgp_types::{ErrorCode, Object, Payload, RpcError};
+use mgp_types::service::{BoxFuture, Context, Reply, ServerId, Visibility as _};
+use mgp_types::{ErrorCode, RpcError};
 
 use crate::dispatch;
 use crate::handle::{Kernel, KernelParts};
@@ -70,29 +66,9 @@ impl TransactionTools for CompensationCaller {
     fn compensate(&self, call: CompensationCall) -> BoxFuture<'static, Result<Reply, RpcError>> {
         let kernel = self.kernel();
         Box::pin(async move {
-            let kernel = kernel?;
-            let grant = match call.credentials {
-                Some(credentials) => Some(valid_grant(&kernel, credentials).await?),
-                None => None,
-            };
-            let dispatcher = kernel.dispatcher.clone();
-            drop(kernel);
-            let mut named = Object::new();
-            named.encode("name", &call.tool)?;
-            named.insert("arguments", call.arguments.into());
-            let mut members = Object::new();
-            let server = call.server;
-            members.encode("server_id", server.as_str())?;
-            named.encode("_mgp", &members)?;
-            let params = Payload::of(&named)?;
-            let params = Params::split(ToolsCall::METHOD, params.as_shared().clone())?;
-            let scope = Scope::new(ScopeKind::Connection);
-            let mut cx = Context::new(Peer::none(), scope.clone(), call.principal);
-            cx.extensions.insert(call.members);
-            if let Some(grant) = grant {
-                cx.extensions.insert(grant);
-            }
-            let call = Call::request(Method::from_static(ToolsCall::METHOD), params, cx);
+            let dispatcher = kernel?.dispatcher.clone();
+            let server = call.server.clone();
+            let (call, scope) = call.into_call()?;
             let answer = dispatch::call_tool(dispatcher.clone(), call).await;
             scope.end();
             answer.map_err(|error| {
@@ -112,26 +88,4 @@ impl TransactionTools for CompensationCaller {
             kernel.fleet.context().events.transaction_stuck(tenant, transaction);
         }
     }
-}
-
-/// Returns the rights of the caller that began a transaction; the caller's own session may have ended long ago.
-///
-/// # Errors
-/// 1000 if the caller's key was revoked or has expired.
-async fn valid_grant(
-    kernel: &KernelParts,
-    credentials: TransactionCredentials,
-) -> Result<CredentialGrant, RpcError> {
-    let TransactionCredentials { key, permissions, .. } = credentials;
-    if let Some(key) = key {
-        let is_live = match &kernel.fleet.context().calls.live_keys {
-            Some(live_keys) => live_keys(key).await,
-            None => false,
-        };
-        if !is_live {
-            let message = "the credentials of its caller have ended; an operator may try again";
-            return Err(RpcError::new(ErrorCode::PERMISSION_DENIED, message));
-        }
-    }
-    Ok(CredentialGrant::new(permissions, || true))
 }

@@ -12,3 +12,4 @@ mod http_cuts;
 mod layers;
 mod limits;
 mod retry;
+mod transactions;

@@ -4,9 +4,13 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use mgp_types::mcp::CallToolResult;
+use mgp_types::method::{Request as _, ToolsCall};
 use mgp_types::proposal::{CallMembers, IdempotencyKey, StepStatus, TransactionStatus};
-use mgp_types::service::{Principal, Reply, ServerId};
-use mgp_types::{Backoff, RawObject, RpcError};
+use mgp_types::service::{
+    Call, Context, CredentialGrant, Method, Params, Peer, Principal, Reply, Scope, ScopeKind,
+    ServerId,
+};
+use mgp_types::{Backoff, Object, Payload, RawObject, RpcError};
 
 use super::log::SagaKey;
 use super::saga::{Saga, TransactionCredentials, now_ms};
@@ -29,9 +33,9 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 pub struct CompensationCall {
     /// The caller who owns the transaction.
     pub principal: Principal,
-    /// The credentials that limit the call; `None` if nothing limits it.
-    pub credentials: Option<TransactionCredentials>,
-    /// The server that has the tool.
+    /// The rights of the credentials that limit the call; `None` if nothing limits it.
+    pub grant: Option<CredentialGrant>,
+    /// The server that has the tool; empty if the coordinator is this server.
     pub server: ServerId,
     /// The name of the tool that undoes the step.
     pub tool: String,
@@ -39,6 +43,32 @@ pub struct CompensationCall {
     pub arguments: RawObject,
     /// The members of the call, i.e. its idempotency key.
     pub members: CallMembers,
+}
+
+impl CompensationCall {
+    /// Returns the call in the form in which a stack of services takes it. The scope must be ended after the call.
+    ///
+    /// # Errors
+    /// −32603 if the params cannot be written.
+    pub fn into_call(self) -> Result<(Call, Scope), RpcError> {
+        let mut named = Object::new();
+        named.encode("name", &self.tool)?;
+        named.insert("arguments", self.arguments.into());
+        if !self.server.as_str().is_empty() {
+            let mut members = Object::new();
+            members.encode("server_id", self.server.as_str())?;
+            named.encode("_mgp", &members)?;
+        }
+        let params = Payload::of(&named)?;
+        let params = Params::split(ToolsCall::METHOD, params.as_shared().clone())?;
+        let scope = Scope::new(ScopeKind::Connection);
+        let mut cx = Context::new(Peer::none(), scope.clone(), self.principal);
+        cx.extensions.insert(self.members);
+        if let Some(grant) = self.grant {
+            cx.extensions.insert(grant);
+        }
+        Ok((Call::request(Method::from_static(ToolsCall::METHOD), params, cx), scope))
+    }
 }
 
 impl Transactions {
@@ -161,11 +191,12 @@ impl Transactions {
         let mut members = CallMembers::default();
         let key = IdempotencyKey(step.undo_key(saga));
         members.set(&key).map_err(|error| error.message().to_owned())?;
+        let grant = self.valid_grant(saga.credentials.as_ref()).await?;
         let mut backoff = BACKOFF;
         for attempt in 1.. {
             let answer = tools.compensate(CompensationCall {
                 principal: saga.owner.principal(),
-                credentials: saga.credentials.clone(),
+                grant: grant.clone(),
                 server: undo.server.as_str().into(),
                 tool: undo.tool.clone(),
                 arguments: undo.arguments.clone(),
@@ -181,6 +212,32 @@ impl Transactions {
             }
         }
         Ok(())
+    }
+}
+
+impl Transactions {
+    /// Returns the rights of the caller that began a transaction; the caller's own session may have ended long ago.
+    ///
+    /// # Errors
+    /// The reason why the step waits for a person, if the caller's key was revoked or has expired.
+    async fn valid_grant(
+        &self,
+        credentials: Option<&TransactionCredentials>,
+    ) -> Result<Option<CredentialGrant>, String> {
+        let Some(TransactionCredentials { key, permissions }) = credentials else {
+            return Ok(None);
+        };
+        if let Some(key) = key {
+            let is_live = match self.0.live_keys.get() {
+                Some(is_live) => is_live(key.clone()).await,
+                None => false,
+            };
+            if !is_live {
+                return Err("the credentials of its caller have ended; an operator may try again"
+                    .to_owned());
+            }
+        }
+        Ok(Some(CredentialGrant::new(permissions.iter().cloned(), || true)))
     }
 }
 
@@ -229,6 +286,7 @@ pub(super) async fn roll_back_inactive(coordinator: Weak<Coordinator>) {
 
 impl Transactions {
     pub(super) fn tools(&self) -> Result<&Arc<dyn super::TransactionTools>, RpcError> {
+        self.run_in_background();
         let stopped = || RpcError::internal("the coordinator of transactions is not started");
         self.0.tools.get().ok_or_else(stopped)
     }

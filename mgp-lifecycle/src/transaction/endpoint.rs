@@ -13,7 +13,8 @@ use mgp_types::proposal::{
 use mgp_types::service::{Call, Context, Method, Params, Reply, Router};
 use mgp_types::{ErrorCode, RpcError};
 
-use super::{TransactionCredentials, Transactions};
+use super::Transactions;
+use super::saga::TransactionCredentials;
 
 /// The names of the tools for transactions, each with the method that it calls.
 const TOOLS: [(&str, &str); 3] = [

@@ -303,7 +303,8 @@ async fn end_step(
         _ => StepStatus::Started,
     };
     let asked_in = cx.logical.as_deref().filter(|_| has_asked).map(str::to_owned);
-    let declared = declared(answer).map(|declared| usable(transactions, cx, server, declared));
+    let declared = declared(answer).or_else(|| cx.added_to_result());
+    let declared = declared.map(|declared| usable(transactions, cx, server, declared));
     let end = |saga: &mut Saga| {
         saga.active_ms = now_ms();
         let Some(step) = saga.step(id) else { return Ok(()) };

@@ -11,6 +11,7 @@ mod saga;
 #[cfg(test)]
 mod tests;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -21,13 +22,13 @@ use mgp_types::proposal::{
 };
 use mgp_types::service::{BoxFuture, Context, Principal, Reply, ServerId};
 use mgp_types::store::{Store, StoreError};
+use tokio::runtime::Handle;
 
 pub use compensate::CompensationCall;
 pub use layer::{StepTask, TransactionLayer, TransactionService};
-pub use saga::TransactionCredentials;
 
 use self::log::{SagaKey, SagaLog, check_ended};
-use self::saga::{Owner, Saga, now_ms};
+use self::saga::{Owner, Saga, TransactionCredentials, now_ms};
 use crate::error::LifecycleError;
 
 /// The time after which an inactive transaction is rolled back if its caller does not set one.
@@ -70,7 +71,13 @@ pub struct Transactions(Arc<Coordinator>);
 struct Coordinator {
     log: Arc<SagaLog>,
     tools: OnceLock<Arc<dyn TransactionTools>>,
+    live_keys: OnceLock<Box<LiveKeys>>,
+    /// `true` after the work in the background was started, which needs a runtime.
+    runs: AtomicBool,
 }
+
+/// A function that returns whether the API key with this id is valid now.
+type LiveKeys = dyn Fn(String) -> BoxFuture<'static, bool> + Send + Sync;
 
 mgp_types::opaque_debug!(Transactions);
 
@@ -84,18 +91,43 @@ impl Transactions {
     /// Dropping the future changes nothing.
     pub async fn open(store: Arc<dyn Store>) -> Result<Self, StoreError> {
         let log = Arc::new(SagaLog::open(store).await?);
-        Ok(Self(Arc::new(Coordinator { log, tools: OnceLock::new() })))
+        Ok(Self(Arc::new(Coordinator {
+            log,
+            tools: OnceLock::new(),
+            live_keys: OnceLock::new(),
+            runs: AtomicBool::new(false),
+        })))
     }
 
-    /// Continues interrupted rollbacks, and rolls back transactions that were inactive for too long. Only the first
-    /// call has an effect.
+    /// Sets the function that returns whether the API key with an id is valid now. Without it, a transaction that a
+    /// caller with a key began cannot be rolled back: it waits for a person. Only the first call has an effect.
+    #[must_use]
+    pub fn live_keys(
+        self,
+        is_live: impl Fn(String) -> BoxFuture<'static, bool> + Send + Sync + 'static,
+    ) -> Self {
+        // The result is ignored, because the first function stays.
+        let _ = self.0.live_keys.set(Box::new(is_live));
+        self
+    }
+
+    /// Continues interrupted rollbacks, and rolls back transactions that were inactive for too long; outside of a
+    /// runtime, both begin with the next transaction. Only the first call has an effect.
     pub fn start(&self, tools: Arc<dyn TransactionTools>) {
         if self.0.tools.set(tools).is_ok() {
-            for key in self.0.log.rolling_back() {
-                self.spawn_rollback(key);
-            }
-            tokio::spawn(compensate::roll_back_inactive(Arc::downgrade(&self.0)));
+            self.run_in_background();
         }
+    }
+
+    fn run_in_background(&self) {
+        let Ok(runtime) = Handle::try_current() else { return };
+        if self.0.runs.load(Ordering::Relaxed) || self.0.runs.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        for key in self.0.log.rolling_back() {
+            self.spawn_rollback(key);
+        }
+        runtime.spawn(compensate::roll_back_inactive(Arc::downgrade(&self.0)));
     }
 
     /// Begins a transaction for a caller.
@@ -120,6 +152,7 @@ impl Transactions {
         credentials: Option<TransactionCredentials>,
         params: BeginTransactionParams,
     ) -> Result<BeginTransactionResult, RpcError> {
+        self.run_in_background();
         let BeginTransactionParams { transaction_id, timeout_seconds, description, .. } = params;
         let id = match transaction_id {
             Some(id) => id,

@@ -51,12 +51,11 @@ impl Owner {
 /// The credentials with which a transaction began or its rollback was requested. Its compensations have no more rights
 /// than these.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct TransactionCredentials {
+pub(super) struct TransactionCredentials {
     /// The id of the API key; `None` for other credentials.
-    pub key: Option<String>,
+    pub(super) key: Option<String>,
     /// The permissions of the key, or the scopes of the token.
-    pub permissions: Vec<String>,
+    pub(super) permissions: Vec<String>,
 }
 
 impl TransactionCredentials {

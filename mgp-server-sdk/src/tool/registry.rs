@@ -249,6 +249,19 @@ impl Tools {
         self.snapshot().by_name.contains_key(name)
     }
 
+    /// Checks that there is a tool of this name which this caller can see and which is enabled.
+    pub(crate) fn check_callable(&self, name: &str, cx: &Context) -> Result<(), RpcError> {
+        self.snapshot().find(name, cx).map(drop)
+    }
+
+    /// Returns whether a tool declares that it only reads.
+    pub(crate) fn only_reads(&self, name: &str) -> bool {
+        let snapshot = self.snapshot();
+        let entry = snapshot.by_name.get(name);
+        let hints = entry.and_then(|entry| entry.definition.annotations.as_ref());
+        hints.and_then(|hints| hints.read_only_hint) == Some(true)
+    }
+
     pub(crate) fn available(&self) -> usize {
         self.snapshot().order.iter().filter(|entry| entry.is_enabled).count()
     }

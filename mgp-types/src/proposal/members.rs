@@ -202,6 +202,16 @@ impl Context {
             .map_err(|error| RpcError::invalid_member(&format!("_meta.{}", M::NAME), error))
     }
 
+    /// Returns the member that the tool of this process added to the result of this call with
+    /// [`add_to_result`](Self::add_to_result); `None` if it added none, or one of another form.
+    #[must_use]
+    pub fn added_to_result<M: Member>(&self) -> Option<M> {
+        let results = self.extensions.get::<ResultMembers>()?;
+        let members = results.members.lock();
+        let (_, value) = members.iter().find(|(name, _)| *name == M::NAME)?;
+        value.get().ok()
+    }
+
     /// Adds a member of a proposal to the result of this call; does nothing if the caller did not negotiate the
     /// proposal.
     ///

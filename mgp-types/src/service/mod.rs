@@ -106,7 +106,7 @@ pub use scope::{EndGuard, Scope, ScopeId, ScopeKind};
 pub use session_replay::{SessionReplay, SessionReplayFn};
 pub use shown_url::{shown_origin, shown_url};
 pub use spawn::{Exit, Spawn, SpawnError, Spawned};
-pub use stack::{MgpService, Stack};
+pub use stack::{MgpService, Stack, WeakStack};
 pub use stream_limit::StreamLimit;
 pub use tool_error::is_tool_error;
 pub use visibility::{AllVisible, Hidden, Visibility, visibility};

@@ -2,7 +2,7 @@
 
 use std::any::Any;
 use std::future::{Future, pending, poll_fn, ready};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::{Context as Task, Poll, Waker};
 
 use tower_service::Service;
@@ -37,6 +37,10 @@ impl<S> MgpService for S where
 /// In contrast, tower's own boxed services clone the whole stack.
 #[derive(Clone)]
 pub struct Stack(Arc<dyn Erased>);
+
+/// A reference to a stack that does not keep it alive, e.g. for work that a layer of the stack does in the background.
+#[derive(Clone)]
+pub struct WeakStack(Weak<dyn Erased>);
 
 trait Erased: Send + Sync {
     fn dispatch(&self, call: Call) -> BoxFuture<'static, Result<Reply, RpcError>>;
@@ -103,6 +107,12 @@ impl Stack {
         Self(Arc::new(Function(function)))
     }
 
+    /// Returns a reference that does not keep the stack alive.
+    #[must_use]
+    pub fn downgrade(&self) -> WeakStack {
+        WeakStack(Arc::downgrade(&self.0))
+    }
+
     /// Sends a call through the stack.
     #[must_use]
     pub fn send(&self, call: Call) -> BoxFuture<'static, Result<Reply, RpcError>> {
@@ -110,7 +120,16 @@ impl Stack {
     }
 }
 
+impl WeakStack {
+    /// Returns the stack; `None` if it was dropped.
+    #[must_use]
+    pub fn upgrade(&self) -> Option<Stack> {
+        self.0.upgrade().map(Stack)
+    }
+}
+
 crate::opaque_debug!(Stack);
+crate::opaque_debug!(WeakStack);
 
 impl Service<Call> for Stack {
     type Response = Reply;

@@ -6,4 +6,4 @@ mod core;
 mod eras;
 mod isolation;
 mod order;
-mod world;
+pub(crate) mod world;
