@@ -415,14 +415,11 @@ impl Server {
         let limit = self.running_limit();
         let state = Arc::new(std::mem::take(&mut self.state));
         self.apply_state(&state);
-        self.errors.extend(self.steps.error());
         if !self.errors.is_empty() {
             return Err(BuildErrors(self.errors).into());
         }
         self.complete_mgp_offer();
         self.add_proposal_layer();
-        // Outermost, because a gate that asks a person about a call runs the check first.
-        self.gates.extend(self.steps.check());
         let offers = |extension| {
             self.offer.mgp.as_ref().is_some_and(|mgp| mgp.extensions.contains(extension))
         };
@@ -461,12 +458,7 @@ impl Server {
             outer,
             // The limits are inside the author's layers, so that a call that those layers refuse does not count for a
             // limit.
-            gates: event_tools
-                .into_iter()
-                .chain(bounds)
-                .chain(self.steps.gates())
-                .chain(self.gates)
-                .collect(),
+            gates: self.steps.gates(event_tools.into_iter().chain(bounds), self.gates),
             transactions: self.steps.transactions,
             limit,
             timeout: TimeoutLayer::with_timeouts(self.timeouts)
@@ -486,6 +478,7 @@ impl Server {
         let shows_names = self.gates.is_empty() && self.around.is_empty();
         self.errors.extend(self.tools.complete(Arc::clone(state), shows_names));
         self.errors.extend(self.features.errors(state));
+        self.errors.extend(self.steps.error());
     }
 
     /// Creates the limit of running calls, and adds it to the state that tools extract; see [`RunningLimit`].
@@ -505,6 +498,8 @@ impl Server {
             self.gates.extend(manifest.map(|manifest| Gate::new(manifest.layer(&self.offer))));
             self.gates.push(Gate::new(ProposalLayer::new()));
         }
+        // Outermost, because a gate that asks a person about a call runs the check first.
+        self.gates.extend(self.steps.check());
     }
 
     /// Adds to the offer the extensions and permissions that the endpoints and tools need.

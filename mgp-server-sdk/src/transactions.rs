@@ -78,12 +78,17 @@ impl StepLayers {
         lacks_keys.then_some(BuildError::TransactionsWithoutKeys)
     }
 
-    /// Returns the layers inside all of the author's layers, innermost first. The layer for transactions is around the
-    /// one for keys, so that it recognises a repeated step by its key.
-    pub(crate) fn gates(&self) -> impl Iterator<Item = Gate> + use<> {
+    /// Puts the layers for keys and transactions between the limits and the author's layers; innermost first. The layer
+    /// for transactions is around the one for keys, so that it recognises a repeated step by its key.
+    pub(crate) fn gates(
+        &self,
+        limits: impl Iterator<Item = Gate>,
+        authors: Vec<Gate>,
+    ) -> Vec<Gate> {
         let keys = self.keys.clone().map(|keys| Gate::new(IdempotencyLayer::new(keys)));
         let transactions = self.transactions.clone();
-        keys.into_iter().chain(transactions.map(|all| Gate::new(TransactionLayer::new(all))))
+        let transactions = transactions.map(|all| Gate::new(TransactionLayer::new(all)));
+        limits.chain(keys).chain(transactions).chain(authors).collect()
     }
 
     /// Returns a layer that adds to each tool call the check of its key and transaction. Layers that ask a person about

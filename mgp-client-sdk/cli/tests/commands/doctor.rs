@@ -485,20 +485,6 @@ fn entries_of_hosts_that_start_nothing_are_not_reported_as_ungoverned() {
 }
 
 #[test]
-fn a_project_s_file_of_a_host_is_reported_if_this_user_has_the_host() {
-    let home = Home::new();
-    home.write("project/.cursor/mcp.json", r#"{"mcpServers": {"x": {"command": "x"}}}"#);
-    let found = || {
-        let mut doctor = home.command(&["doctor", "--json"]);
-        let output = doctor.current_dir(home.path("project")).output().unwrap();
-        String::from_utf8(output.stdout).unwrap()
-    };
-    assert!(!found().contains("cursor starts the servers"), "Cursor is not installed");
-    fs::create_dir(home.path(".cursor")).unwrap();
-    assert!(found().contains("cursor starts the servers in"), "{}", found());
-}
-
-#[test]
 fn a_host_that_starts_a_missing_program_fails_in_each_form_of_the_entry() {
     let entry =
         "extensions:\n  mgp:\n    type: stdio\n    cmd: /nothing/mgp\n    args: [serve, --stdio]\n";
