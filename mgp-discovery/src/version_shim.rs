@@ -28,6 +28,10 @@ impl VersionShim {
     pub fn at(path: &Path) -> Option<Self> {
         let program = path.file_name()?;
         let file = dunce::canonicalize(path).ok()?;
+        // Scoop, on Windows, puts a file with the fixed target beside each of its launchers.
+        if path.with_extension("shim").is_file() {
+            return None;
+        }
         // The shims of mise are links to its program, so the folder of the link counts too.
         let link = dunce::canonicalize(path.parent()?).ok()?;
         let is_volta = file.file_stem().is_some_and(|name| name == VOLTA);

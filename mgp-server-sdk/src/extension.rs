@@ -1,6 +1,6 @@
 //! Extensions beyond MGP that the author of a server enables, and the members that they add to calls.
 
-use mgp_lifecycle::Idempotency;
+use mgp_lifecycle::{Idempotency, Transactions};
 use mgp_stream::CheckpointLayer;
 use mgp_types::RpcError;
 use mgp_types::mgp::Extension;
@@ -51,6 +51,51 @@ impl ServerExtension for Idempotency {
     fn install(self, mut server: Server) -> Server {
         server.steps.keys = Some(self);
         server
+    }
+}
+
+/// Makes the tool calls with a transaction id steps of that transaction, which the server undoes on request, after a
+/// time without steps, or when it starts again after it was killed. It needs [`Idempotency`](crate::Idempotency) too,
+/// so that no step is undone twice.
+///
+/// A step is undone by the tool that its result names, or that its caller gave with the call. That call passes the
+/// author's layers like any other, e.g. those of [`Server::governed`]. It can neither ask the caller nor use a tool
+/// that needs a permission. The caller must be able to call the tool when it makes the step. A transaction that could not be undone waits until the author's program calls
+/// [`retry`](Transactions::retry) or [`resolve`](Transactions::resolve).
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use mgp_server_sdk::prelude::*;
+/// use mgp_server_sdk::types::proposal::Compensation;
+/// use mgp_server_sdk::types::store::{MemoryStore, Store};
+/// use mgp_server_sdk::{Idempotency, Transactions};
+///
+/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// let create = Tool::new("create_ticket", "Creates a ticket", |cx: Context| async move {
+///     cx.add_to_result(&Compensation::new("delete_ticket"))?;
+///     Ok::<_, RpcError>("ticket 7")
+/// });
+/// let delete = Tool::new("delete_ticket", "Deletes the newest ticket", || async { "deleted" });
+/// // A server whose transactions must outlast it uses a `SqliteStore`.
+/// let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+/// let server = Server::new("tickets", "1.0")
+///     .tool(create)
+///     .tool(delete)
+///     .extension(Idempotency::open(Arc::clone(&store)).await.unwrap())
+///     .extension(Transactions::open(store).await.unwrap());
+/// server.into_stack().unwrap();
+/// # });
+/// ```
+impl ServerExtension for Transactions {
+    fn extension(&self) -> Extension {
+        Extension::Transactions
+    }
+
+    fn install(self, mut server: Server) -> Server {
+        let router = self.router();
+        server.steps.transactions = Some(self);
+        server.endpoints(router)
     }
 }
 

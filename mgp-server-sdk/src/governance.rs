@@ -2,7 +2,7 @@
 
 use mgp_security::Governance;
 use mgp_types::mgp::Extension;
-use mgp_types::service::ServerId;
+use mgp_types::service::{Context, ServerId, Visibility as _};
 
 use crate::server::Server;
 
@@ -48,6 +48,9 @@ impl Server {
         if let Some(mgp) = self.offered() {
             mgp.extensions = mgp.extensions.with(Extension::AccessControl);
         }
+        let (view, server) = (governance.clone(), id.clone());
+        let sees = move |cx: &Context, tool: &str| view.sees(cx, Some(&server), tool).is_ok();
+        self.own_tools().set_view(sees);
         let gates = governance.own(id);
         self.own_tools().set_recheck(gates.recheck());
         self.endpoints(governance.router()).layer(gates)

@@ -70,7 +70,7 @@ pub(crate) fn inbound(parts: StackParts) -> Stack {
     let start = |gates: &Stack| {
         if let Some(transactions) = transactions {
             let gates = gates.downgrade();
-            transactions.start(Arc::new(OwnTools { tools: tools.clone(), gates }));
+            transactions.start(Arc::new(OwnTools { tools: tools.downgrade(), gates }));
         }
     };
     let untimed_calls =

@@ -1,4 +1,4 @@
-//! Transactions over the tools of one server (proposal 5): the server undoes the steps of a caller in reverse order.
+//! The layers for the idempotency keys and transactions of a server (proposal 5), and the calls that undo steps.
 
 use std::sync::Arc;
 
@@ -7,7 +7,6 @@ use mgp_lifecycle::{
     Transactions,
 };
 use mgp_types::method::ToolsCall;
-use mgp_types::mgp::Extension;
 use mgp_types::proposal::TransactionRecord;
 use mgp_types::service::{
     AskCheck, BoxFuture, Call, Context, Reply, ServerId, Stack, WeakStack, around,
@@ -15,55 +14,8 @@ use mgp_types::service::{
 use mgp_types::{ErrorCode, RpcError};
 
 use crate::error::BuildError;
-use crate::extension::ServerExtension;
-use crate::server::Server;
 use crate::stack::Gate;
-use crate::tool::Tools;
-
-/// Makes the tool calls with a transaction id steps of that transaction, which the server undoes on request, after a
-/// time without steps, or when it starts again after it was killed. It needs [`Idempotency`](crate::Idempotency) too,
-/// so that no step is undone twice.
-///
-/// A step is undone by the tool that its result names, or that its caller gave with the call. That call passes the
-/// author's layers like any other, e.g. those of [`Server::governed`]. It can neither ask the caller nor use a tool
-/// that needs a permission. A transaction that could not be undone waits until the author's program calls
-/// [`retry`](Transactions::retry) or [`resolve`](Transactions::resolve).
-///
-/// ```
-/// use std::sync::Arc;
-///
-/// use mgp_server_sdk::prelude::*;
-/// use mgp_server_sdk::types::proposal::Compensation;
-/// use mgp_server_sdk::types::store::{MemoryStore, Store};
-/// use mgp_server_sdk::{Idempotency, Transactions};
-///
-/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
-/// let create = Tool::new("create_ticket", "Creates a ticket", |cx: Context| async move {
-///     cx.add_to_result(&Compensation::new("delete_ticket"))?;
-///     Ok::<_, RpcError>("ticket 7")
-/// });
-/// let delete = Tool::new("delete_ticket", "Deletes the newest ticket", || async { "deleted" });
-/// // A server whose transactions must outlast it uses a `SqliteStore`.
-/// let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
-/// let server = Server::new("tickets", "1.0")
-///     .tool(create)
-///     .tool(delete)
-///     .extension(Idempotency::open(Arc::clone(&store)).await.unwrap())
-///     .extension(Transactions::open(store).await.unwrap());
-/// server.into_stack().unwrap();
-/// # });
-/// ```
-impl ServerExtension for Transactions {
-    fn extension(&self) -> Extension {
-        Extension::Transactions
-    }
-
-    fn install(self, mut server: Server) -> Server {
-        let router = self.router();
-        server.steps.transactions = Some(self);
-        server.endpoints(router)
-    }
-}
+use crate::tool::{Tools, WeakTools};
 
 /// The idempotency keys and transactions of a server, which the author adds as extensions.
 #[derive(Debug, Default)]
@@ -110,38 +62,62 @@ impl StepLayers {
 
 /// The tools of a server, with which its transactions are undone. Does not keep the server alive.
 pub(crate) struct OwnTools {
-    pub(crate) tools: Tools,
+    pub(crate) tools: WeakTools,
     /// The author's layers and all services inside them.
     pub(crate) gates: WeakStack,
 }
 
+impl OwnTools {
+    fn tools(&self) -> Result<Tools, RpcError> {
+        self.tools.upgrade().ok_or_else(|| RpcError::internal("the server stops"))
+    }
+}
+
 impl TransactionTools for OwnTools {
-    fn check(&self, cx: &Context, _server: &ServerId, tool: &str) -> Result<(), RpcError> {
-        self.tools.check_callable(tool, cx)?;
-        if self.tools.permissions_of(tool, cx).is_some() {
-            let message =
-                format!("`{tool}` cannot undo a step, because it needs a permission of its caller");
-            return Err(RpcError::new(ErrorCode::PERMISSION_DENIED, message));
+    fn check(&self, cx: &Context, server: &ServerId, tool: &str) -> Result<(), RpcError> {
+        if !server.as_str().is_empty() {
+            let message = "this server undoes steps with its own tools only; omit `server_id`";
+            return Err(RpcError::invalid_params(message));
         }
-        Ok(())
+        let tools = self.tools()?;
+        tools.check_callable(tool, cx)?;
+        refuse_permissions(&tools, tool, cx)
     }
 
     fn only_reads(&self, _server: &ServerId, tool: &str) -> bool {
-        self.tools.only_reads(tool)
+        self.tools().is_ok_and(|tools| tools.only_reads(tool))
     }
 
     fn compensate(&self, call: CompensationCall) -> BoxFuture<'static, Result<Reply, RpcError>> {
-        let gates = self.gates.upgrade();
+        let (gates, tools) = (self.gates.upgrade(), self.tools());
         Box::pin(async move {
             let gates = gates.ok_or_else(|| RpcError::internal("the server stops"))?;
+            let tool = call.tool.clone();
             let (call, scope) = call.into_call()?;
-            let answer = gates.send(call).await;
+            // The tool may need a permission since the step was made.
+            refuse_permissions(&tools?, &tool, call.cx())?;
+            // A task of its own, because a panic in a layer of the author must not end the rollback.
+            let answer = tokio::spawn(async move { gates.send(call).await }).await;
             scope.end();
-            answer
+            answer.map_err(|_| RpcError::internal("the call panicked"))?
         })
+    }
+
+    fn has_ended(&self) -> bool {
+        self.gates.upgrade().is_none()
     }
 
     fn report(&self, _tenant: &str, _transaction: &TransactionRecord) {
         // The coordinator has logged a warning, and the author's program reads `Transactions::list`.
     }
+}
+
+/// Refuses a tool that needs a permission: the call that undoes a step has no decisions of its caller.
+fn refuse_permissions(tools: &Tools, tool: &str, cx: &Context) -> Result<(), RpcError> {
+    if tools.permissions_of(tool, cx).is_none() {
+        return Ok(());
+    }
+    let message =
+        format!("`{tool}` cannot undo a step, because it needs a permission of its caller");
+    Err(RpcError::new(ErrorCode::PERMISSION_DENIED, message))
 }

@@ -83,6 +83,10 @@ impl TransactionTools for CompensationCaller {
         })
     }
 
+    fn has_ended(&self) -> bool {
+        self.0.strong_count() == 0
+    }
+
     fn report(&self, tenant: &str, transaction: &TransactionRecord) {
         if let Ok(kernel) = self.kernel() {
             kernel.fleet.context().events.transaction_stuck(tenant, transaction);

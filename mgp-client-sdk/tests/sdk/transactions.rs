@@ -4,22 +4,25 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use mgp_client_sdk::{Client, EraChoice, Error, ToolResult as _};
+use mgp_security::Governance;
 use mgp_server_sdk::prelude::*;
 use mgp_server_sdk::{Idempotency, Transactions};
+use mgp_testkit::until;
+use mgp_transport::duplex;
 use mgp_types::mcp::CallToolResult;
 use mgp_types::method::{ToolsCall, TransactionBegin, TransactionCommit, TransactionRollback};
+use mgp_types::mgp::AccessGrantParams;
 use mgp_types::mgp::Extension;
 use mgp_types::proposal::{
     BeginTransactionParams, Compensation, EndTransactionParams, EndTransactionResult, StepId,
     TransactionId, TransactionStatus,
 };
-use mgp_types::service::{Call, Stack, around};
+use mgp_types::service::{Call, Principal, Stack, around};
 use mgp_types::store::{MemoryStore, Store};
 use mgp_types::sync::Mutex;
 use mgp_types::{ErrorCode, RawObject};
 use serde_json::json;
-
-use crate::core_service::world::serve;
+use tokio::task::JoinHandle;
 
 const ERAS: [EraChoice; 2] = [EraChoice::Legacy, EraChoice::Modern];
 
@@ -29,15 +32,28 @@ struct Ticket {
 }
 
 /// The tickets of a server and what it stores; both outlast the server.
-#[derive(Default)]
 struct Desk {
     tickets: Arc<Mutex<Vec<String>>>,
     store: Arc<MemoryStore>,
+    transactions: Transactions,
     /// The number of tool calls that reached the author's layer.
     calls: Arc<AtomicUsize>,
 }
 
 impl Desk {
+    async fn new() -> Self {
+        let store = Arc::new(MemoryStore::new());
+        let transactions = Transactions::open(Arc::<MemoryStore>::clone(&store)).await.unwrap();
+        let (tickets, calls) = Default::default();
+        Self { tickets, store, transactions, calls }
+    }
+
+    /// Returns the desk as a process finds it that starts after the end of this one.
+    async fn restarted(self) -> Self {
+        let store: Arc<dyn Store> = Arc::<MemoryStore>::clone(&self.store);
+        Self { transactions: Transactions::open(store).await.unwrap(), ..self }
+    }
+
     async fn server(&self) -> Server {
         let (opened, deleted) = (Arc::clone(&self.tickets), Arc::clone(&self.tickets));
         let open = Tool::new("open", "Opens a ticket", move |ticket: Args<Ticket>, cx: Context| {
@@ -67,15 +83,23 @@ impl Desk {
             .tool(open)
             .tool(delete)
             .tool(purge.permissions(["com.example.purge"]))
-            .extension(Transactions::open(Arc::clone(&store)).await.unwrap())
+            .extension(self.transactions.clone())
             .extension(Idempotency::open(store).await.unwrap())
             .layer(counted)
     }
 
     async fn client(&self, era: EraChoice) -> Client {
-        let end = serve(self.server().await);
+        self.serve(era, self.server().await).await.0
+    }
+
+    /// Serves one client; the task ends with the server.
+    async fn serve(&self, era: EraChoice, server: Server) -> (Client, JoinHandle<()>) {
+        let (here, there) = duplex();
+        let serving = tokio::spawn(async move {
+            server.serve(there.reader, there.writer).await.unwrap();
+        });
         let builder = Client::builder("test", "1").era(era).extension(Extension::Transactions);
-        builder.connect(end.reader, end.writer).await.unwrap()
+        (builder.connect(here.reader, here.writer).await.unwrap(), serving)
     }
 
     fn tickets(&self) -> Vec<String> {
@@ -101,7 +125,7 @@ async fn roll_back(client: &Client, id: &str) -> EndTransactionResult {
 #[tokio::test]
 async fn a_server_undoes_the_steps_of_a_caller_in_reverse_order_through_its_layers() {
     for era in ERAS {
-        let desk = Desk::default();
+        let desk = Desk::new().await;
         let client = desk.client(era).await;
         begin(&client, "tx").await;
         let first = open(&client, "tx", "a").await.unwrap();
@@ -121,7 +145,7 @@ async fn a_server_undoes_the_steps_of_a_caller_in_reverse_order_through_its_laye
 
 #[tokio::test]
 async fn a_transaction_outlasts_its_server_and_a_committed_one_is_kept() {
-    let desk = Desk::default();
+    let desk = Desk::new().await;
     let before = desk.client(EraChoice::Modern).await;
     for id in ["kept", "undone"] {
         begin(&before, id).await;
@@ -130,6 +154,7 @@ async fn a_transaction_outlasts_its_server_and_a_committed_one_is_kept() {
     let kept = EndTransactionParams::new("kept");
     before.request::<TransactionCommit>(&kept).await.unwrap();
     before.close().await;
+    let desk = desk.restarted().await;
     let after = desk.client(EraChoice::Modern).await;
     assert_eq!(roll_back(&after, "undone").await.status, TransactionStatus::RolledBack);
     after.request::<TransactionRollback>(&kept).await.unwrap_err();
@@ -137,19 +162,58 @@ async fn a_transaction_outlasts_its_server_and_a_committed_one_is_kept() {
 }
 
 #[tokio::test]
-async fn a_compensation_with_an_unknown_tool_or_one_that_needs_a_permission_is_refused() {
-    let desk = Desk::default();
+async fn a_rollback_pauses_with_its_server_and_goes_on_with_the_next() {
+    let desk = Desk::new().await;
+    let (client, serving) = desk.serve(EraChoice::Modern, desk.server().await).await;
+    begin(&client, "tx").await;
+    open(&client, "tx", "a").await.unwrap();
+    client.close().await;
+    serving.await.unwrap();
+    let params = EndTransactionParams::new("tx");
+    let paused = desk.transactions.roll_back(&Principal::local(), &params).await.unwrap_err();
+    assert!(paused.message().contains("its next start continues the rollback"), "{paused}");
+    assert_eq!(desk.tickets(), ["a"]);
+    let first = desk.client(EraChoice::Modern).await;
+    until("the rollback goes on", async || desk.tickets().is_empty()).await;
+    // The end of a second connection does not end the transactions of the first one.
+    let (second, serving) = desk.serve(EraChoice::Modern, desk.server().await).await;
+    second.close().await;
+    serving.await.unwrap();
+    begin(&first, "later").await;
+    open(&first, "later", "b").await.unwrap();
+    assert_eq!(roll_back(&first, "later").await.status, TransactionStatus::RolledBack);
+    assert_eq!(desk.tickets(), [""; 0]);
+}
+
+#[tokio::test]
+async fn a_compensation_that_its_caller_may_not_call_is_refused_with_the_step() {
+    let desk = Desk::new().await;
     let client = desk.client(EraChoice::Modern).await;
     begin(&client, "tx").await;
-    for (tool, code) in
-        [("purge", ErrorCode::PERMISSION_DENIED), ("nothing", ErrorCode::TOOL_NOT_FOUND)]
-    {
-        let call = client.call("open").args(json!({ "name": "a" }));
-        let call = call.with(&TransactionId("tx".to_owned())).with(&Compensation::new(tool));
-        let error = call.await.unwrap_err();
-        assert_eq!(error.code(), code, "{tool}: {error}");
+    let mut elsewhere = Compensation::new("delete");
+    elsewhere.server_id = Some("crm".to_owned());
+    for (undo, code) in [
+        (Compensation::new("purge"), ErrorCode::PERMISSION_DENIED),
+        (Compensation::new("nothing"), ErrorCode::TOOL_NOT_FOUND),
+        (elsewhere, ErrorCode::INVALID_PARAMS),
+    ] {
+        let error = open_with(&client, &undo).await.unwrap_err();
+        assert_eq!(error.code(), code, "{}: {error}", undo.tool);
     }
+    let governance = Governance::builder().build();
+    let ann = Principal::local().operator();
+    let grant = AccessGrantParams::allow("local", "desk").tool("open");
+    governance.access().grant(&ann, grant).await.unwrap();
+    let server = desk.server().await.governed(&governance, "desk");
+    let (client, _serving) = desk.serve(EraChoice::Modern, server).await;
+    let error = open_with(&client, &Compensation::new("delete")).await.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::TOOL_NOT_FOUND, "{error}");
     assert_eq!(desk.tickets(), [""; 0]);
+}
+
+async fn open_with(client: &Client, undo: &Compensation) -> Result<CallToolResult, Error> {
+    let call = client.call("open").args(json!({ "name": "a" }));
+    call.with(&TransactionId("tx".to_owned())).with(undo).await
 }
 
 #[tokio::test]

@@ -25,6 +25,10 @@ use super::permission::PermissionFlow;
 use super::state::{HandshakeState, Phase};
 use super::{initialized, negotiate};
 
+/// The least time in which a server that refused `initialize` may still answer the probe: it can be a modern server
+/// that starts slowly.
+const REFUSED_WAIT: Duration = Duration::from_secs(15);
+
 /// Settings of [`connect`].
 #[derive(Clone)]
 #[non_exhaustive]
@@ -35,7 +39,7 @@ pub struct ConnectConfig {
     ///
     /// Most legacy servers refuse the probe at once; this limit is for those that do not answer it. It includes the
     /// time that the server needs to start. The first useful answer counts, so a modern server that starts slowly is
-    /// still recognised as modern.
+    /// still recognised as modern. The clients of this workspace wait at most 3 s for a server behind pipes.
     pub probe_timeout: Duration,
     /// The time limit of the handshake, not counting the decisions about permissions. Default: 30 s.
     pub handshake_timeout: Duration,
@@ -222,7 +226,10 @@ async fn negotiate<S: MgpService>(
             }
             ProbeResult::Legacy(_) => initialize(stack, cx, offer).await,
         },
-        Err(_) => first_answer(probing, stack, cx, offer, config.probe_timeout).await,
+        Err(_) => {
+            let wait = config.probe_timeout.max(REFUSED_WAIT);
+            first_answer(probing, stack, cx, offer, wait).await
+        }
     }
 }
 

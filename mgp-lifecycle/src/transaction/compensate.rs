@@ -1,5 +1,6 @@
 //! Rollbacks, which run the compensations of a transaction in the reverse order of its steps.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -116,14 +117,29 @@ impl Transactions {
         changing.await.map_err(|_| RpcError::internal("the rollback could not begin"))?
     }
 
+    /// Starts the rollback of a transaction, unless it runs already.
     pub(super) fn spawn_rollback(&self, key: SagaKey) {
+        if !self.0.rollbacks.lock().insert(key.clone()) {
+            return;
+        }
         let transactions = self.clone();
         tokio::spawn(async move {
-            // The store might be busy for a short time, which must not end a rollback.
-            let mut backoff = BACKOFF;
-            while let Err(error) = transactions.roll_back_steps(&key).await {
-                tracing::warn!(transaction = key.1, %error, "rollback interrupted; trying again");
-                tokio::time::sleep(backoff.next_delay()).await;
+            loop {
+                // The store might be busy for a short time, which must not end a rollback.
+                let mut backoff = BACKOFF;
+                while let Err(error) = transactions.roll_back_steps(&key).await {
+                    tracing::warn!(transaction = key.1, %error, "rollback interrupted; trying again");
+                    tokio::time::sleep(backoff.next_delay()).await;
+                }
+                transactions.0.rollbacks.lock().remove(&key);
+                // Wake those who wait for the rollback, because it may have paused.
+                transactions.0.log.notify();
+                // It may have begun again before it was removed above.
+                let is_begun = transactions.0.log.is_rolling_back(&key);
+                let continues = is_begun && transactions.current_tools().is_some();
+                if !continues || !transactions.0.rollbacks.lock().insert(key.clone()) {
+                    return;
+                }
             }
         });
     }
@@ -137,6 +153,11 @@ impl Transactions {
             if saga.status != TransactionStatus::RollingBack {
                 return Ok(saga);
             }
+            if self.current_tools().is_none() {
+                return Err(RpcError::internal(
+                    "the server stops; its next start continues the rollback",
+                ));
+            }
             let closed = |_| RpcError::internal("the transactions were closed");
             changed.changed().await.map_err(closed)?;
         }
@@ -147,6 +168,10 @@ impl Transactions {
         let mut saga = self.0.log.update(key, Saga::mark_interrupted).await?;
         while let Some(index) = saga.next_to_undo() {
             let outcome = self.undo(&saga, index).await;
+            if outcome.is_err() && self.current_tools().is_none() {
+                // The step was perhaps not undone because its server ended; the next start tries it again.
+                return Ok(());
+            }
             let record = |saga: &mut Saga| {
                 let Some(step) = saga.steps.get_mut(index) else { return };
                 match &outcome {
@@ -163,7 +188,7 @@ impl Transactions {
                 agent = saga.owner.name(),
                 "transaction not rolled back completely; `mgp transactions` shows what is left"
             );
-            if let Some(tools) = self.0.tools.get() {
+            if let Some(tools) = self.current_tools() {
                 tools.report(saga.owner.tenant(), &saga.record());
             }
         }
@@ -187,7 +212,7 @@ impl Transactions {
         let Some(undo) = &step.undo else {
             return Err(step.error.clone().unwrap_or_else(|| "it has no compensation".to_owned()));
         };
-        let tools = self.0.tools.get().ok_or("the coordinator is not started")?;
+        let tools = self.current_tools().ok_or("the server stops")?;
         let mut members = CallMembers::default();
         let key = IdempotencyKey(step.undo_key(saga));
         members.set(&key).map_err(|error| error.message().to_owned())?;
@@ -285,9 +310,11 @@ pub(super) async fn roll_back_inactive(coordinator: Weak<Coordinator>) {
 }
 
 impl Transactions {
-    pub(super) fn tools(&self) -> Result<&Arc<dyn super::TransactionTools>, RpcError> {
-        self.run_in_background();
+    pub(super) fn tools(&self) -> Result<Arc<dyn super::TransactionTools>, RpcError> {
+        if !self.0.runs.load(Ordering::Relaxed) {
+            self.run_in_background();
+        }
         let stopped = || RpcError::internal("the coordinator of transactions is not started");
-        self.0.tools.get().ok_or_else(stopped)
+        self.current_tools().ok_or_else(stopped)
     }
 }

@@ -144,7 +144,7 @@ impl SagaLog {
         self.change(key, update).await.map(|((), saga)| saga)
     }
 
-    fn notify(&self) {
+    pub(super) fn notify(&self) {
         self.changed.send_modify(|count| *count += 1);
     }
 
@@ -173,6 +173,11 @@ impl SagaLog {
             }
         }
         (due, next)
+    }
+
+    pub(super) fn is_rolling_back(&self, key: &SagaKey) -> bool {
+        let sagas = self.sagas.lock();
+        sagas.get(key).is_some_and(|saga| saga.status == TransactionStatus::RollingBack)
     }
 
     /// Returns the transactions whose rollback has begun.

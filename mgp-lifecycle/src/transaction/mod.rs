@@ -11,6 +11,7 @@ mod saga;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -22,6 +23,7 @@ use mgp_types::proposal::{
 };
 use mgp_types::service::{BoxFuture, Context, Principal, Reply, ServerId};
 use mgp_types::store::{Store, StoreError};
+use mgp_types::sync::Mutex;
 use tokio::runtime::Handle;
 
 pub use compensate::CompensationCall;
@@ -60,6 +62,12 @@ pub trait TransactionTools: Send + Sync + 'static {
     /// Calls a compensation on behalf of the caller of its transaction, as if that caller called it.
     fn compensate(&self, call: CompensationCall) -> BoxFuture<'static, Result<Reply, RpcError>>;
 
+    /// Returns whether these tools have ended, e.g. with their server. A rollback then pauses until the transactions are
+    /// [started](Transactions::start) again, in this process or the next. Default: `false`.
+    fn has_ended(&self) -> bool {
+        false
+    }
+
     /// Reports a transaction of a tenant that could not be rolled back completely, and therefore waits for a person.
     fn report(&self, tenant: &str, transaction: &TransactionRecord);
 }
@@ -70,8 +78,11 @@ pub struct Transactions(Arc<Coordinator>);
 
 struct Coordinator {
     log: Arc<SagaLog>,
-    tools: OnceLock<Arc<dyn TransactionTools>>,
+    /// The tools with which the transactions were started, e.g. those of each connection of a server.
+    tools: Mutex<Vec<Arc<dyn TransactionTools>>>,
     live_keys: OnceLock<Box<LiveKeys>>,
+    /// The rollbacks that run in this process.
+    rollbacks: Mutex<BTreeSet<SagaKey>>,
     /// `true` after the work in the background was started, which needs a runtime.
     runs: AtomicBool,
 }
@@ -93,8 +104,9 @@ impl Transactions {
         let log = Arc::new(SagaLog::open(store).await?);
         Ok(Self(Arc::new(Coordinator {
             log,
-            tools: OnceLock::new(),
+            tools: Mutex::default(),
             live_keys: OnceLock::new(),
+            rollbacks: Mutex::default(),
             runs: AtomicBool::new(false),
         })))
     }
@@ -112,22 +124,32 @@ impl Transactions {
     }
 
     /// Continues interrupted rollbacks, and rolls back transactions that were inactive for too long; outside of a
-    /// runtime, both begin with the next transaction. Only the first call has an effect.
+    /// runtime, both begin with the next transaction. Can be called again with further tools for the same servers: the
+    /// newest that have not ended are used.
     pub fn start(&self, tools: Arc<dyn TransactionTools>) {
-        if self.0.tools.set(tools).is_ok() {
-            self.run_in_background();
-        }
+        let mut all = self.0.tools.lock();
+        all.retain(|earlier| !earlier.has_ended());
+        all.push(tools);
+        drop(all);
+        self.run_in_background();
     }
 
     fn run_in_background(&self) {
         let Ok(runtime) = Handle::try_current() else { return };
-        if self.0.runs.load(Ordering::Relaxed) || self.0.runs.swap(true, Ordering::Relaxed) {
+        if self.current_tools().is_none() {
             return;
         }
         for key in self.0.log.rolling_back() {
             self.spawn_rollback(key);
         }
-        runtime.spawn(compensate::roll_back_inactive(Arc::downgrade(&self.0)));
+        if !self.0.runs.swap(true, Ordering::Relaxed) {
+            runtime.spawn(compensate::roll_back_inactive(Arc::downgrade(&self.0)));
+        }
+    }
+
+    /// Returns the newest tools that have not ended.
+    fn current_tools(&self) -> Option<Arc<dyn TransactionTools>> {
+        self.0.tools.lock().iter().rfind(|tools| !tools.has_ended()).cloned()
     }
 
     /// Begins a transaction for a caller.
@@ -152,7 +174,9 @@ impl Transactions {
         credentials: Option<TransactionCredentials>,
         params: BeginTransactionParams,
     ) -> Result<BeginTransactionResult, RpcError> {
-        self.run_in_background();
+        if !self.0.runs.load(Ordering::Relaxed) {
+            self.run_in_background();
+        }
         let BeginTransactionParams { transaction_id, timeout_seconds, description, .. } = params;
         let id = match transaction_id {
             Some(id) => id,

@@ -37,6 +37,7 @@ pub use extract::{
 pub use handler::{Handler, ToolArgument, assert_send};
 use layers::Layers;
 pub use registry::Tools;
+pub(crate) use registry::WeakTools;
 pub use result::{IntoToolResult, Json, ToolError};
 pub(crate) use retry_hint::{RetryHint, RetryHintLayer};
 pub(crate) use run::{Running, RunningLimit};

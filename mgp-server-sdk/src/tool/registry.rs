@@ -47,6 +47,8 @@ struct ToolsState {
     observer: OnceLock<DefinitionObserver>,
     /// The function that [`Tools::recheck`] calls; set if the server is governed.
     recheck: OnceLock<Recheck>,
+    /// The function that returns whether a caller has access to a tool; set if the server is governed.
+    view: OnceLock<View>,
 }
 
 /// A function that checks the rights of a call again if the call had to wait after it was admitted.
@@ -55,6 +57,13 @@ struct Recheck(Box<CheckFn>);
 type CheckFn = dyn Fn(&Call) -> Result<(), RpcError> + Send + Sync;
 
 mgp_types::opaque_debug!(Recheck);
+
+/// A function that returns whether a caller has access to a tool.
+struct View(Box<ViewFn>);
+
+type ViewFn = dyn Fn(&Context, &str) -> bool + Send + Sync;
+
+mgp_types::opaque_debug!(View);
 
 struct DefinitionObserver(Box<ObserveFn>);
 
@@ -249,9 +258,15 @@ impl Tools {
         self.snapshot().by_name.contains_key(name)
     }
 
-    /// Checks that there is a tool of this name which this caller can see and which is enabled.
+    /// Checks that there is a tool of this name which is enabled, and that this caller may see it.
     pub(crate) fn check_callable(&self, name: &str, cx: &Context) -> Result<(), RpcError> {
-        self.snapshot().find(name, cx).map(drop)
+        self.snapshot().find(name, cx)?;
+        match self.0.view.get() {
+            Some(View(sees)) if !sees(cx, name) => {
+                Err(name_errors::unknown(name, std::iter::empty()))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Returns whether a tool declares that it only reads.
@@ -357,6 +372,12 @@ impl Tools {
     ) {
         // The result is ignored, because `into_stack` reports an error if a server is governed twice.
         let _ = self.0.recheck.set(Recheck(Box::new(check)));
+    }
+
+    /// Sets the function that returns whether a caller has access to a tool.
+    pub(crate) fn set_view(&self, sees: impl Fn(&Context, &str) -> bool + Send + Sync + 'static) {
+        // The result is ignored, because `into_stack` reports an error if a server is governed twice.
+        let _ = self.0.view.set(View(Box::new(sees)));
     }
 
     /// Refuses a call that waited and is no longer allowed.

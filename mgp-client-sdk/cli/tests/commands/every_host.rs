@@ -1,4 +1,4 @@
-//! Tests of each supported host in a hostile repository, and in one with files of hosts.
+//! Tests of each supported host in a hostile repository.
 
 use std::fs;
 
@@ -58,18 +58,4 @@ fn every_host_in_a_hostile_repository_starts_only_the_users_servers() {
     }
     home.run_with(&["doctor"], &env);
     nothing_ran(&home, "mgp doctor");
-}
-
-#[test]
-fn a_project_s_file_of_a_host_is_reported_if_this_user_has_the_host() {
-    let home = Home::new();
-    home.write("project/.cursor/mcp.json", r#"{"mcpServers": {"x": {"command": "x"}}}"#);
-    let found = || {
-        let mut doctor = home.command(&["doctor", "--json"]);
-        let output = doctor.current_dir(home.path("project")).output().unwrap();
-        String::from_utf8(output.stdout).unwrap()
-    };
-    assert!(!found().contains("cursor starts the servers"), "Cursor is not installed");
-    fs::create_dir(home.path(".cursor")).unwrap();
-    assert!(found().contains("cursor starts the servers in"), "{}", found());
 }

@@ -6,4 +6,4 @@ mod core;
 mod eras;
 mod isolation;
 mod order;
-pub(crate) mod world;
+mod world;
