@@ -218,6 +218,7 @@ async fn negotiate<S: MgpService>(
             }
         };
     }
+    let refused_wait = config.probe_timeout.max(REFUSED_WAIT);
     match timeout(config.probe_timeout, &mut probing).await {
         Ok(result) => match result? {
             ProbeResult::Modern(facts) => Ok(facts),
@@ -226,10 +227,7 @@ async fn negotiate<S: MgpService>(
             }
             ProbeResult::Legacy(_) => initialize(stack, cx, offer).await,
         },
-        Err(_) => {
-            let wait = config.probe_timeout.max(REFUSED_WAIT);
-            first_answer(probing, stack, cx, offer, wait).await
-        }
+        Err(_) => first_answer(probing, stack, cx, offer, refused_wait).await,
     }
 }
 
