@@ -132,7 +132,7 @@ impl Transactions {
                     tokio::time::sleep(backoff.next_delay()).await;
                 }
                 transactions.0.rollbacks.lock().remove(&key);
-                // Wake those who wait for the rollback, because it may have paused.
+                // Wake the callers that wait for the rollback, because it may have paused.
                 transactions.0.log.notify();
                 // It may have begun again before it was removed above.
                 let is_begun = transactions.0.log.is_rolling_back(&key);
