@@ -52,8 +52,8 @@ where
     SupervisedClient::new(builder, Arc::new(resolve), config)
 }
 
-/// A flag for a program that fails at the request that detects its era (the probe), so that it is started in the legacy
-/// era without that request. All clones share the value.
+/// A flag that is set if a program fails at the request that detects its era (the probe). While it is set, the program
+/// is started in the legacy era, without that request. All clones share the value.
 #[derive(Clone, Debug, Default)]
 pub struct FailsAtProbe(Arc<AtomicBool>);
 

@@ -103,7 +103,7 @@ impl<S: Expiring> Entries<S> {
             entries.0.is_queued.swap(false, Ordering::AcqRel);
             if let Err(error) = entries.record_ends().await {
                 // The expired entries have no effect in any case; the next change tries again to record their ends.
-                tracing::warn!(space = S::SPACE, %error, "the end of entries was not recorded");
+                tracing::warn!(space = S::SPACE, %error, "the ends of expired entries were not recorded");
             }
         });
     }

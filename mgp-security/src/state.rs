@@ -4,6 +4,7 @@
 //! of other processes alike. A change of this process is in force before its caller gets an answer; a change of another
 //! process takes effect shortly after its commit.
 
+mod check;
 mod remove;
 mod replace;
 #[cfg(test)]
@@ -29,6 +30,8 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot, watch};
 
 use crate::hooks::{HookState, Hooks};
+
+pub(crate) use check::check_entries;
 
 /// The delay before a store is read again after a failure.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
@@ -447,14 +450,11 @@ impl<S: Snapshot> StoreCache<S> {
             table.written.clear();
         }
         for record in loaded.records {
-            let Some(value) = record.value else {
+            let Some(entry) = check::entry::<S>(&record)? else {
                 table.written.remove(&record.key);
                 table.entries.remove(&record.key);
                 continue;
             };
-            let entry = value.get().map_err(|error| {
-                StoreError::Unreadable(format!("`{}` in `{}`: {error}", record.key, S::SPACE))
-            })?;
             table.written.insert(record.key.clone(), record.revision);
             table.entries.insert(record.key, Arc::new(entry));
         }

@@ -490,7 +490,7 @@ impl Server {
 
     /// Adds two gates around all others if the server offers extensions of proposals. The outermost gate reads the
     /// members that these extensions add to calls, because all other gates can use them. The next one answers requests
-    /// for the manifest. An author who handles `tools/call` adds such layers too, so nothing is added then.
+    /// for the manifest. If the author handles `tools/call`, the author adds these layers, so this function adds none.
     fn add_proposal_layer(&mut self) {
         let routes_tools = self.endpoints.methods().any(|method| method == ToolsCall::METHOD);
         if !routes_tools && self.offer.mgp.as_ref().is_some_and(MgpOffer::has_proposals) {

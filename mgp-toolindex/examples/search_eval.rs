@@ -317,7 +317,5 @@ fn at<T: Copy + Default>(sorted: &[T], percent: usize) -> T {
 
 /// Returns the resident memory of this process in kilobytes, if the system has `/proc`.
 fn rss() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find(|line| line.starts_with("VmRSS:"))?;
-    line.split_whitespace().nth(1)?.parse().ok()
+    Some(mgp_testkit::process_memory(std::process::id(), "VmRSS")? >> 10)
 }

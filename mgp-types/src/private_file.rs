@@ -72,7 +72,7 @@ pub enum PrivateFileError {
         mode: u32,
     },
     /// The path names something other than a regular file.
-    #[error("`{path}` is not a plain file")]
+    #[error("`{path}` is not a plain file; restore it from a back-up, or move it away")]
     NotPlain {
         /// The path of the file.
         path: PathBuf,
@@ -114,6 +114,8 @@ impl PrivateFile {
     /// Returns any variant of [`PrivateFileError`] except [`Busy`](PrivateFileError::Busy).
     pub fn read(&self) -> Result<Option<Vec<u8>>, PrivateFileError> {
         let failed = failed(&self.path, "read");
+        // Check the path first, because opening a pipe waits for another process.
+        refuse_special(&self.path)?;
         let file = match File::open(&self.path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -136,7 +138,7 @@ impl PrivateFile {
     /// Waits until no other process holds the exclusive lock, and takes it.
     ///
     /// # Errors
-    /// Returns [`PrivateFileError::Busy`] after `timeout`, or [`PrivateFileError::Io`] if the lock file cannot be used.
+    /// Returns [`PrivateFileError::Busy`] after `timeout`; otherwise the errors of [`try_lock`](Self::try_lock).
     pub fn lock(&self, timeout: Duration) -> Result<FileLock, PrivateFileError> {
         let mut waited = Duration::ZERO;
         loop {
@@ -156,10 +158,11 @@ impl PrivateFile {
     /// Locks with different names are independent; [`lock`](Self::lock) waits for the one with the empty name.
     ///
     /// # Errors
-    /// Returns [`PrivateFileError::Io`] if the lock file cannot be used.
+    /// Returns [`PrivateFileError::NotPlain`] or [`PrivateFileError::Io`] if the lock file cannot be used.
     pub fn try_lock(&self, name: &str) -> Result<Option<FileLock>, PrivateFileError> {
         let path = self.beside(&format!("{name}.lock"));
         let failed = failed(&path, "locked");
+        refuse_special(&path)?;
         let lock = private().create(true).truncate(false).open(&path).map_err(&failed)?;
         match lock.try_lock() {
             Ok(()) => Ok(Some(FileLock { _lock: lock })),
@@ -313,6 +316,16 @@ pub(crate) fn check(path: &Path) -> Result<(), PrivateFileError> {
     }
 }
 
+/// Refuses a path that names a pipe, a folder or the like. A missing file is accepted.
+fn refuse_special(path: &Path) -> Result<(), PrivateFileError> {
+    match fs::metadata(path) {
+        Ok(metadata) if !metadata.is_file() => {
+            Err(PrivateFileError::NotPlain { path: path.to_owned() })
+        }
+        _ => Ok(()),
+    }
+}
+
 fn check_access(path: &Path, metadata: &Metadata) -> Result<(), PrivateFileError> {
     let path = || path.to_owned();
     if !metadata.is_file() {
@@ -445,6 +458,19 @@ mod tests {
         assert!(file.read().is_ok());
         let own = PrivateFile::new(folder.0.path(), MAX_BYTES);
         assert!(own.read().is_err());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_pipe_in_place_of_a_file_or_its_lock_is_refused_without_waiting() {
+        let folder = Folder::new();
+        let file = folder.file();
+        for path in [file.path().to_owned(), file.beside(".lock")] {
+            assert!(std::process::Command::new("mkfifo").arg(path).status().unwrap().success());
+        }
+        for refused in [file.read().map(drop), file.lock(TIMEOUT).map(drop)] {
+            assert!(matches!(refused, Err(PrivateFileError::NotPlain { .. })), "{refused:?}");
+        }
     }
 
     #[cfg(unix)]

@@ -3,44 +3,46 @@
 //! Covers MGP §2 to §16; MCP publishes the schemas of its own messages.
 
 use std::fmt::Write as _;
+use std::iter::once;
 
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 
 use crate::mcp::Revision;
 use crate::method::{Direction, Kind, MethodInfo, Shape, methods, shapes};
 use crate::{RpcError, mgp};
 
-/// Returns the JSON Schemas of all MGP messages, each with the name of its file.
-///
-/// A request has two files, e.g. `s11_3_health_ping_params.json` and `s11_3_health_ping_result.json`; a notification
-/// has one. MGP objects inside MCP messages, and configuration files, have one file each.
+/// The MGP objects inside MCP messages, and the objects of configuration files.
+static OBJECTS: [Shape; 10] = [
+    Shape::of::<mgp::MgpCapability>(""),
+    Shape::of::<mgp::ToolSecurity>(""),
+    Shape::of::<mgp::CodeRejection>(""),
+    Shape::of::<mgp::RestartConfig>(""),
+    Shape::of::<mgp::CallExtension>(""),
+    Shape::of::<mgp::ResultExtension>(""),
+    Shape::of::<RpcError>(""),
+    Shape::of::<mgp::ServerConfig>(""),
+    Shape::of::<mgp::IndexEntry>(""),
+    Shape::of::<mgp::ContextBudgetConfig>(""),
+];
+
+/// Returns a JSON Schema document with the types of all MGP messages under `$defs`, by the names that they have in
+/// [`methods_markdown`], and the MGP objects inside MCP messages and configuration files.
 #[must_use]
-pub fn message_schemas() -> Vec<(String, Value)> {
-    let mut schemas = Vec::new();
-    for info in methods().filter(|info| info.is_mgp()) {
-        let Some(shapes) = shapes(info) else { continue };
-        let name = info.golden();
-        schemas.push((format!("{name}_params.json"), (shapes.params.schema)().to_value()));
-        if let Some(result) = &shapes.result {
-            schemas.push((format!("{name}_result.json"), (result.schema)().to_value()));
+pub fn message_schemas() -> Value {
+    let messages = methods().filter(|info| info.is_mgp()).filter_map(shapes);
+    let messages = messages.flat_map(|shapes| once(&shapes.params).chain(&shapes.result));
+    let mut types = Map::new();
+    for shape in messages.chain(&OBJECTS) {
+        let Value::Object(mut schema) = (shape.schema)().to_value() else { continue };
+        schema.remove("$schema");
+        if let Some(Value::Object(parts)) = schema.remove("$defs") {
+            types.extend(parts);
+        }
+        if let Some(Value::String(name)) = schema.remove("title") {
+            types.insert(name, schema.into());
         }
     }
-    for (name, shape) in [
-        ("s2_2_mgp_capability", Shape::of::<mgp::MgpCapability>("")),
-        ("s4_3_tool_security", Shape::of::<mgp::ToolSecurity>("")),
-        ("s7_4_code_rejection", Shape::of::<mgp::CodeRejection>("")),
-        ("s11_5_restart_config", Shape::of::<mgp::RestartConfig>("")),
-        ("s12_3_call_extension", Shape::of::<mgp::CallExtension>("")),
-        ("s12_5_result_extension", Shape::of::<mgp::ResultExtension>("")),
-        ("s14_4_error", Shape::of::<RpcError>("")),
-        ("s15_2_server_config", Shape::of::<mgp::ServerConfig>("")),
-        ("s16_4_index_entry", Shape::of::<mgp::IndexEntry>("")),
-        ("s16_8_context_budget", Shape::of::<mgp::ContextBudgetConfig>("")),
-    ] {
-        schemas.push((format!("{name}.json"), (shape.schema)().to_value()));
-    }
-    schemas.sort_by(|(left, _), (right, _)| left.cmp(right));
-    schemas
+    json!({ "$schema": "https://json-schema.org/draft/2020-12/schema", "$defs": types })
 }
 
 /// Returns the page `docs/methods.md`, with every method.
@@ -48,7 +50,8 @@ pub fn message_schemas() -> Vec<(String, Value)> {
 pub fn methods_markdown() -> String {
     let mut page = String::from(
         "# Methods\n\n\
-         Generated from the table in `mgp-types`; `cargo xtask schema` rewrites it.\n",
+         Generated from the table in `mgp-types`; `cargo xtask schema` rewrites it.\n\
+         The file [schema/messages.json](schema/messages.json) has the JSON Schemas of the types of MGP, by their names.\n",
     );
     let seed = |kind| methods().filter(|info| info.seed && info.kind == kind).count();
     let (requests, notifications) = (seed(Kind::Request), seed(Kind::Notification));
@@ -92,7 +95,7 @@ fn row(page: &mut String, info: &MethodInfo) {
         format!("{} to {}", info.first, info.last)
     };
     let code = |path: Option<&str>| match path {
-        Some(path) => format!("`{}`", path.rsplit("::").next().unwrap_or(path).trim()),
+        Some(path) => format!("`{}`", type_name(path)),
         None => "–".to_owned(),
     };
     let _ = writeln!(
@@ -104,6 +107,11 @@ fn row(page: &mut String, info: &MethodInfo) {
         code(Some(info.params)),
         code(info.result),
     );
+}
+
+/// Returns the name of a type without its path.
+fn type_name(path: &str) -> &str {
+    path.rsplit("::").next().unwrap_or(path).trim()
 }
 
 /// Returns the table cell with the extension of a method. For a part of an extension of §2.2, the name of the whole
@@ -122,24 +130,22 @@ mod tests {
 
     #[test]
     fn every_message_of_mgp_has_a_schema() {
-        let schemas = message_schemas();
-        let requests = methods().filter(|info| info.is_mgp() && info.kind == Kind::Request).count();
-        let notifications =
-            methods().filter(|info| info.is_mgp() && info.kind == Kind::Notification).count();
-        assert_eq!(schemas.len(), 2 * requests + notifications + 10);
-        for (name, schema) in &schemas {
-            assert!(schema.get("$schema").is_some() && schema.get("type").is_some(), "{name}");
+        let document = message_schemas();
+        for info in methods().filter(|info| info.is_mgp()) {
+            for path in once(info.params).chain(info.result) {
+                assert!(document["$defs"][type_name(path)]["type"].is_string(), "{path}");
+            }
         }
-        let names: std::collections::HashSet<_> = schemas.iter().map(|(name, _)| name).collect();
-        assert_eq!(names.len(), schemas.len());
+        let text = document.to_string();
+        for name in text.split("\"#/$defs/").skip(1).filter_map(|rest| rest.split('"').next()) {
+            assert!(document["$defs"][name].is_object(), "{name} has no schema");
+        }
     }
 
     #[test]
     fn required_members_are_required() {
-        let schemas = message_schemas();
-        let (_, chunk) =
-            schemas.iter().find(|(name, _)| name == "s12_4_stream_chunk_params.json").unwrap();
-        assert_eq!(chunk["required"], serde_json::json!(["request_id", "index", "content"]));
+        let chunk = &message_schemas()["$defs"]["ChunkParams"];
+        assert_eq!(chunk["required"], json!(["request_id", "index", "content"]));
         assert_eq!(chunk["properties"]["index"]["description"], "The number of the chunk, from 0.");
     }
 

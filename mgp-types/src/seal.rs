@@ -1,9 +1,8 @@
 //! Sealing: encryption of state that a peer stores but can neither read nor change (request state, confirmations,
 //! cursors).
 //!
-//! A sealed text contains its expiry time, and a number that identifies the key with which it was sealed. It is bound
-//! to a purpose and to names that the caller chooses (e.g. principal, method, target), and can be opened only with the
-//! same purpose and names.
+//! A sealed text contains its expiry time. It is bound to a purpose and to names that the caller chooses (e.g.
+//! principal, method, target), and can be opened only with the same purpose and names.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -12,13 +11,15 @@ use chacha20poly1305::aead::{Aead, KeyInit, Payload as Sealing};
 use chacha20poly1305::{Key, XChaCha20Poly1305, XNonce};
 
 use crate::hex::{from_hex, to_hex};
-use crate::sync::RwLock;
 use crate::wire::RpcError;
 
 const NONCE_LEN: usize = 24;
 const HEAD_LEN: usize = 1 + 8 + NONCE_LEN;
 
-/// A sealer, which encrypts and authenticates state for storage by a peer; the keys can be rotated.
+/// The version of the format, the first byte of a sealed text.
+const VERSION: u8 = 0;
+
+/// A sealer, which encrypts and authenticates state for storage by a peer.
 ///
 /// ```
 /// use std::time::Duration;
@@ -30,15 +31,7 @@ const HEAD_LEN: usize = 1 + 8 + NONCE_LEN;
 /// assert!(sealer.open("cursor", &["bob"], &sealed).is_err());
 /// ```
 #[derive(Clone)]
-pub struct Sealer(Arc<RwLock<KeyRing>>);
-
-struct KeyRing {
-    current: u8,
-    keys: Vec<(u8, XChaCha20Poly1305)>,
-}
-
-/// The number of keys that a sealer keeps to open sealed texts: the current key and the two before it.
-const MAX_KEYS: usize = 3;
+pub struct Sealer(Arc<XChaCha20Poly1305>);
 
 /// The error for a sealed text that cannot be opened: it was changed, has expired, or was sealed with another key, for
 /// another purpose or for other names.
@@ -66,25 +59,7 @@ impl Sealer {
     /// Creates a sealer with a given key; processes with the same key can open each other's sealed texts.
     #[must_use]
     pub fn with_key(key: [u8; 32]) -> Self {
-        Self(Arc::new(RwLock::new(KeyRing { current: 0, keys: vec![(0, cipher(&key))] })))
-    }
-
-    /// Rotates to a new random key. Texts sealed with the two previous keys can still be opened.
-    ///
-    /// # Errors
-    /// Returns −32603 if the operating system provides no randomness.
-    pub fn rotate(&self) -> Result<(), RpcError> {
-        self.rotate_to(random()?);
-        Ok(())
-    }
-
-    /// Rotates to a given key. Texts sealed with the two previous keys can still be opened.
-    pub fn rotate_to(&self, key: [u8; 32]) {
-        let mut ring = self.0.write();
-        ring.current = ring.current.wrapping_add(1);
-        let current = ring.current;
-        ring.keys.insert(0, (current, cipher(&key)));
-        ring.keys.truncate(MAX_KEYS);
+        Self(Arc::new(XChaCha20Poly1305::new(&Key::from(key))))
     }
 
     /// Seals bytes for a purpose and for names; the sealed text expires after `ttl`.
@@ -100,16 +75,13 @@ impl Sealer {
     ) -> Result<String, RpcError> {
         let nonce = random::<NONCE_LEN>()?;
         let expires = now().saturating_add(ttl.as_secs());
-        let ring = self.0.read();
-        let Some((number, key)) = ring.keys.first() else {
-            return Err(RpcError::internal("the sealer has no key"));
-        };
         let mut head = Vec::with_capacity(HEAD_LEN);
-        head.push(*number);
+        head.push(VERSION);
         head.extend_from_slice(&expires.to_be_bytes());
         head.extend_from_slice(&nonce);
         let aad = binding(&head, purpose, bound_to);
-        let sealed = key
+        let sealed = self
+            .0
             .encrypt(&XNonce::from(nonce), Sealing { msg: bytes, aad: &aad })
             .map_err(|_| RpcError::internal("sealing failed"))?;
         head.extend_from_slice(&sealed);
@@ -130,11 +102,9 @@ impl Sealer {
         let (head, body) = bytes.split_at_checked(HEAD_LEN).ok_or(UnsealError)?;
         let expires: [u8; 8] = head[1..9].try_into().map_err(|_| UnsealError)?;
         let nonce: [u8; NONCE_LEN] = head[9..].try_into().map_err(|_| UnsealError)?;
-        let ring = self.0.read();
-        let (_, key) =
-            ring.keys.iter().find(|(number, _)| *number == head[0]).ok_or(UnsealError)?;
         let aad = binding(head, purpose, bound_to);
-        let opened = key
+        let opened = self
+            .0
             .decrypt(&XNonce::from(nonce), Sealing { msg: body, aad: &aad })
             .map_err(|_| UnsealError)?;
         if u64::from_be_bytes(expires) < now() {
@@ -145,10 +115,6 @@ impl Sealer {
 }
 
 crate::opaque_debug!(Sealer);
-
-fn cipher(key: &[u8; 32]) -> XChaCha20Poly1305 {
-    XChaCha20Poly1305::new(&Key::from(*key))
-}
 
 /// Returns the data to which a sealed text is bound: they are authenticated, but not encrypted. Each part is preceded
 /// by its length, so that different purposes and names never give the same data.
@@ -213,16 +179,5 @@ mod tests {
         for text in ["", "0", "zz", &"00".repeat(100), "é"] {
             assert_eq!(sealer.open("state", &[], text), Err(UnsealError), "{text}");
         }
-    }
-
-    #[test]
-    fn rotated_keys_open_for_a_while() {
-        let sealer = Sealer::random().unwrap();
-        let sealed = sealer.seal("state", &[], MINUTE, b"x").unwrap();
-        sealer.rotate().unwrap();
-        assert!(sealer.open("state", &[], &sealed).is_ok());
-        sealer.rotate().unwrap();
-        sealer.rotate().unwrap();
-        assert_eq!(sealer.open("state", &[], &sealed), Err(UnsealError));
     }
 }

@@ -43,19 +43,14 @@ pub(crate) fn schema(flags: &Flags) -> Outcome {
 
 /// Returns the path and the text of every generated file.
 fn generated() -> Outcome<Vec<(PathBuf, String)>> {
-    let mut files = vec![
+    let messages = serde_json::to_string_pretty(&mgp_types::schema::message_schemas())?;
+    let config = serde_json::to_string_pretty(&mgp_discovery::config_schema())?;
+    Ok(vec![
         ("docs/methods.md".into(), mgp_types::schema::methods_markdown()),
         ("docs/config.md".into(), mgp_discovery::config_markdown()),
-        (
-            "docs/schema/mgp.toml.json".into(),
-            serde_json::to_string_pretty(&mgp_discovery::config_schema())? + "\n",
-        ),
-    ];
-    for (file, schema) in mgp_types::schema::message_schemas() {
-        let text = serde_json::to_string_pretty(&schema)?;
-        files.push((Path::new("docs/schema").join(file), text + "\n"));
-    }
-    Ok(files)
+        ("docs/schema/messages.json".into(), messages + "\n"),
+        ("docs/schema/mgp.toml.json".into(), config + "\n"),
+    ])
 }
 
 /// Returns the files whose text differs, and the schema files that are no longer generated.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use clap::builder::PossibleValue;
-use mgp_discovery::import::{Host, ImportError, read};
+use mgp_discovery::import::{Host, read};
 
 use crate::exit::{CliResult, Failure};
 use crate::this_program::is_mgp;
@@ -225,64 +225,6 @@ impl KnownHost {
         (has_servers && !is_only_mgp()).then_some(file)
     }
 
-    /// Returns a warning if the host starts further servers from files beside its configuration file, which mgp does
-    /// not read: those of Continue, and of the profiles of VS Code.
-    pub(crate) fn unread_servers(self, home: &Path) -> Option<String> {
-        match self.format() {
-            Host::Continue => self.unread_in_folder(home),
-            Host::VsCode => self.unread_in_profiles(home),
-            _ => None,
-        }
-    }
-
-    fn unread_in_profiles(self, home: &Path) -> Option<String> {
-        let profiles = self.user_file(home).parent()?.join("profiles");
-        let entries = std::fs::read_dir(profiles).ok()?.flatten().take(MAX_BESIDE);
-        let files = entries.map(|entry| entry.path().join("mcp.json"));
-        let mut files: Vec<PathBuf> = files.filter(|file| self.starts_others(file)).collect();
-        files.sort();
-        let (title, name, file) = (self.title(), self.name(), files.first()?.display());
-        let more = match files.len() {
-            1 => String::new(),
-            all => format!(" (and those of {} more)", all - 1),
-        };
-        Some(format!(
-            "{title} starts the servers of the profile in `{file}`{more} itself, not governed; run `mgp import \"{file}\" --apply`, then `mgp connect {name} \"{file}\" --replace`"
-        ))
-    }
-
-    /// Returns whether the host starts servers other than mgp from a file.
-    pub(crate) fn starts_others(self, file: &Path) -> bool {
-        let text = Some(file).filter(|file| is_short(file));
-        let text = text.and_then(|file| std::fs::read_to_string(file).ok());
-        let all = text.and_then(|text| read(self.format(), file, &text).ok());
-        all.is_some_and(|all| {
-            all.servers.iter().any(|server| !is_mgp(&server.entry))
-                || all.refused.iter().any(ImportError::is_started)
-        })
-    }
-
-    fn unread_in_folder(self, home: &Path) -> Option<String> {
-        let file = self.user_file(home);
-        let folder = file.parent()?;
-        let entries = std::fs::read_dir(folder).ok()?.flatten().take(MAX_BESIDE);
-        let mut names: Vec<String> = entries
-            .map(|entry| entry.path())
-            .filter(|path| *path != file && lists_servers(path))
-            .filter_map(|path| Some(path.file_name()?.to_str()?.to_owned()))
-            .collect();
-        names.sort();
-        (!names.is_empty()).then(|| {
-            format!(
-                "mgp does not read {} in `{}`, so {} starts the servers there itself, not governed; move them to `{}`",
-                first_names(&names),
-                folder.display(),
-                self.title(),
-                file.display()
-            )
-        })
-    }
-
     /// Returns the path of the host's configuration file in a project folder, or `None` if the host has no such file.
     pub(crate) fn project_file(self, folder: &Path) -> Option<PathBuf> {
         let file = self.format().project_file().map(|path| folder.join(path))?;
@@ -331,10 +273,7 @@ pub(crate) fn is_portable_name(name: &str) -> bool {
 }
 
 /// The maximum number of files in a folder that are searched for servers.
-const MAX_BESIDE: usize = 200;
-
-/// The maximum size of a file that is searched for servers, in bytes.
-const MAX_BESIDE_BYTES: u64 = 1 << 20;
+pub(crate) const MAX_BESIDE: usize = 200;
 
 /// The maximum number of files or servers that a warning names.
 const MAX_NAMES: usize = 8;
@@ -346,21 +285,6 @@ pub(crate) fn first_names(names: &[String]) -> String {
         0 => first,
         more => format!("{first} and {more} more"),
     }
-}
-
-/// Returns whether a file of Continue seems to list servers.
-fn lists_servers(file: &Path) -> bool {
-    let is_list =
-        file.extension().is_some_and(|end| end == "json" || end == "yaml" || end == "yml");
-    is_list
-        && is_short(file)
-        && std::fs::read_to_string(file)
-            .is_ok_and(|text| ["mcpServers", "command", "url"].iter().any(|key| text.contains(key)))
-}
-
-fn is_short(file: &Path) -> bool {
-    std::fs::metadata(file)
-        .is_ok_and(|metadata| metadata.is_file() && metadata.len() <= MAX_BESIDE_BYTES)
 }
 
 /// Returns whether a file has the servers of a profile of VS Code.

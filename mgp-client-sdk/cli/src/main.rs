@@ -40,6 +40,7 @@ mod state_option;
 mod take_over;
 mod this_program;
 mod time_args;
+mod unread_files;
 mod version;
 
 use std::process::ExitCode;

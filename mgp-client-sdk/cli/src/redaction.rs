@@ -65,7 +65,7 @@ impl Secrets {
 pub(crate) fn masked(file: &Path) -> Result<String, Failure> {
     let metadata = std::fs::metadata(file)?;
     if metadata.len() > MAX_BYTES {
-        return Err(Failure::failed("the file is too long to be shown"));
+        return Err(Failure::failed("the file is longer than 256 KiB, so it is not shown"));
     }
     let text = std::fs::read_to_string(file)?;
     let mut document: toml_edit::DocumentMut = text

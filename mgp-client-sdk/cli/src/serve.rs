@@ -283,8 +283,7 @@ async fn start(options: Options) -> CliResult<Running> {
         builder = builder.locked(lock).lock_path(path);
     }
     let kernel = builder.in_folder(&options.folder).await?;
-    let attached = attach(&kernel, socket, options);
-    let attached = attached.await;
+    let attached = attach(&kernel, socket, options).await;
     if attached.is_err() {
         kernel.stop().await;
     }

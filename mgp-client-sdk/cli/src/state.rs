@@ -122,6 +122,7 @@ pub(crate) fn unusable(path: &Path, error: &io::Error) -> Failure {
         ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem | ErrorKind::NotADirectory => {
             format!("; {OTHER_FOLDER}")
         }
+        ErrorKind::IsADirectory => "; move it away".to_owned(),
         _ => String::new(),
     };
     Failure::failed(format!("`{}` cannot be used: {error}{fix}", path.display()))

@@ -54,7 +54,4 @@ pub enum KernelError {
         "{0} kernels have started each other: one has itself among its servers; remove it from the configuration"
     )]
     TooDeep(u32),
-    /// The server that the kernel offers to its clients cannot be built.
-    #[error("the kernel cannot be served: {}", .0.message())]
-    Upstream(RpcError),
 }

@@ -112,8 +112,8 @@ impl Kernel {
     }
 }
 
-/// Returns the time limits of the requests to the kernel: the default ones, but none for tool calls. Searches also have
-/// the time for which they wait for the first lists of servers.
+/// Returns the time limits of the requests to the kernel: the default ones, but none for tool calls. The limit of
+/// a search also covers its wait for the first lists of servers.
 fn call_timeouts() -> Timeouts {
     let mut timeouts = Timeouts::default();
     timeouts.tool = Duration::MAX;

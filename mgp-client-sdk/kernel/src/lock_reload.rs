@@ -53,9 +53,9 @@ async fn follow(kernel: Weak<KernelParts>, lock: ActiveLock, mut lifetime: watch
         if kernel.operator_proof() == OperatorProof::None {
             apply_detached(&kernel, lock.clone()).await;
         } else if changed(&kernel, &lock).await.is_some() {
-            tracing::warn!("changed lock file held for the proof of an operator");
             let message =
                 "the lock file was changed and is not applied; run `mgp reload` to apply it";
+            tracing::warn!("{message}");
             set_finding(&kernel, Some(KernelFinding::new("warning", message)));
         }
     }

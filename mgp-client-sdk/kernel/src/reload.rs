@@ -364,10 +364,10 @@ fn hold(kernel: &Kernel, loaded: &LoadedConfig) {
             None => format!("{} {}", one.kind, one.change),
         });
         let what = what.collect::<Vec<_>>().join(", ");
-        tracing::warn!(change = what, "changed configuration held for the proof of an operator");
         let message = format!(
             "the configuration was changed and is not applied: {what}; run `mgp reload` to apply it"
         );
+        tracing::warn!("{message}");
         findings.push(KernelFinding::new("warning", message));
     }
     kernel.0.config.set_findings(findings);

@@ -19,7 +19,7 @@ use mgp_discovery::{Config, GovernanceConfig};
 use mgp_kernel::Kernel;
 use mgp_server_sdk::prelude::*;
 use mgp_server_sdk::{DataReferences, FromCaller};
-use mgp_testkit::{temp_dir, until};
+use mgp_testkit::{process_memory, temp_dir, until};
 use mgp_transport::{Connection, duplex};
 use mgp_types::mgp::{DefaultPolicy, Extension, RiskLevel};
 use mgp_types::proposal::DataReference;
@@ -84,9 +84,7 @@ impl<R: AsyncRead + Unpin> AsyncRead for Counted<R> {
 
 /// Returns the peak of this process's memory in bytes.
 fn peak_memory() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
-    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
+    process_memory(std::process::id(), "VmHWM").unwrap()
 }
 
 async fn export(client: &Client, tool: &str) -> DataReference {

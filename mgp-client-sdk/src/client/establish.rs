@@ -41,6 +41,11 @@ const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 /// The margin added to the time-out of a single request of the handshake, so that the time-out of the whole handshake
 /// expires first.
 const GRACE_TIMEOUT: Duration = Duration::from_secs(1);
+/// The time after which a server behind pipes that has not answered the probe is also sent `initialize`.
+///
+/// It is short, because servers of the Python SDK 1.6 and older do not answer the probe and end at the next message,
+/// and a host waits a few seconds for its tools. A modern server that starts slowly reads the probe first.
+const PIPE_PROBE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Starts a child and connects to it. A child that ends before it is connected is started once more, without the probe
 /// of its era, because many legacy servers end if their first message is not `initialize`.
@@ -93,7 +98,8 @@ where
     R: AsyncRead + Send + Unpin + 'static,
     W: AsyncWrite + Send + Unpin + 'static,
 {
-    let config = configure_retry(answer_permissions(config));
+    let mut config = configure_retry(answer_permissions(config));
+    config.connect.probe_timeout = config.connect.probe_timeout.min(PIPE_PROBE_TIMEOUT);
     let lists = Arc::new(ListCache::new(&config));
     let (reader, eof) = EofReader::new(reader);
     let connection = Connection::new(reader, writer, inbound_stack(&config, &lists))

@@ -8,8 +8,8 @@ use mgp_types::method::{
     DiscoveryRegister, EventsSubscribe, EventsUnsubscribe, HealthPing, HealthStatusGet,
     LifecycleShutdown, ManifestGet, PermissionAwait, PermissionGrant, PermissionRequest,
     PermissionResponse, PermissionsCheck, ScopesNegotiate, ScopesRevoke, ServersRecommend,
-    StreamCancel, StreamGap, StreamPace, ToolsDiscover, ToolsRequest, ToolsSession,
-    ToolsSessionEvict, TransactionBegin, TransactionCommit, TransactionRollback,
+    StreamCancel, StreamPace, ToolsDiscover, ToolsRequest, ToolsSession, ToolsSessionEvict,
+    TransactionBegin, TransactionCommit, TransactionRollback,
 };
 use mgp_types::mgp as types;
 use mgp_types::proposal as proposals;
@@ -211,17 +211,6 @@ impl Mgp<'_> {
     /// If the future is dropped, the notification may or may not have been sent.
     pub async fn stream_pace(&self, params: &types::PaceParams) -> Result<(), Error> {
         self.0.notify::<StreamPace>(params).await
-    }
-
-    /// Asks the server to send missing chunks again (§12.9); does nothing if streaming is not active.
-    ///
-    /// # Errors
-    /// 2000 if the connection is closed.
-    ///
-    /// # Cancel safety
-    /// If the future is dropped, the notification may or may not have been sent.
-    pub async fn stream_gap(&self, params: &types::GapParams) -> Result<(), Error> {
-        self.0.notify::<StreamGap>(params).await
     }
 }
 

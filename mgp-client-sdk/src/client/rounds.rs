@@ -2,8 +2,8 @@
 //! call (MCP 2026-07-28, multi round-trip requests).
 
 use futures_util::future::try_join_all;
-use mgp_types::mcp::Era;
-use mgp_types::method::{PermissionRequest, Request as _};
+use mgp_types::mcp::{ElicitAction, ElicitMode, ElicitParams, ElicitResult, Era};
+use mgp_types::method::{ElicitationCreate, PermissionRequest, Request as _};
 use mgp_types::service::{
     Call, CallKey, CallerAccess, CallerRequest, Context, Method, Params, Principal, Reply,
     result_type,
@@ -94,6 +94,38 @@ impl Client {
         offers(&cx.caller, cx.server.as_ref(), ask).map_err(|fault| question_refused(&fault))?;
         let params = question_for_caller(cx.server.as_ref(), method, ask.params());
         cx.ask_again(key, CallerRequest::new(method.to_owned(), params)).await
+    }
+
+    /// Asks a modern caller to let the user visit a page, in a round of the call. The ids of pages are left out, since
+    /// this era has none.
+    ///
+    /// # Errors
+    /// Returns 5000 with the address of the page if the caller cannot be asked, or the user does not agree to the visit.
+    pub(crate) async fn ask_for_visit(
+        &self,
+        cx: &Context,
+        (round, at): (u32, usize),
+        page: ElicitParams,
+    ) -> Result<(), RpcError> {
+        let address = page.url.clone().unwrap_or_default();
+        let mut asked = ElicitParams::new(page.message);
+        (asked.mode, asked.url) = (Some(ElicitMode::Url), page.url);
+        let ask = CallerRequest::new(ElicitationCreate::METHOD, Payload::of(&asked)?);
+        let is_offered = cx.caller.accepts.elicitation;
+        let refused = if is_offered && offers(&cx.caller, cx.server.as_ref(), &ask).is_ok() {
+            let answer = self.answer_for_caller(cx, &format!("visit.{round}.{at}"), &ask).await?;
+            if answer.get::<ElicitResult>()?.action == ElicitAction::Accept {
+                return Ok(());
+            }
+            "the user did not agree to it"
+        } else {
+            "this client cannot ask the user to open it"
+        };
+        let message = format!(
+            "the server requires that the user first visits the page `{address}`, but {refused}; \
+             visit the page in a browser, then make the call again"
+        );
+        Err(RpcError::new(ErrorCode::UPSTREAM_ERROR, message))
     }
 
     /// Lets a handler answer one question on behalf of the principal whose call is forwarded.

@@ -8,6 +8,7 @@
 //! | modern | modern | ends a round on both sides; the callee's state is stored inside ours |
 //! | modern | modern | of a task: the call is parked until the caller returns with the answer |
 //! | modern | legacy | is a request: the call is parked until the caller returns with the answer |
+//! | modern | legacy | is error −32042, which names pages: parked too, and sent again after the answer |
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +20,7 @@ use mgp_types::service::{
     BoxFuture, Call, CallerAccess, CallerChannel, CallerRequest, Context, InputRequired, Outlet,
     Peer, Recheck, Reply, ServerId, Stack,
 };
-use mgp_types::{Object, Payload, RpcError, random_name};
+use mgp_types::{ErrorCode, Object, Payload, RpcError, random_name};
 use serde::{Deserialize, Serialize};
 
 use super::answers::AnswerCache;
@@ -29,7 +30,7 @@ use super::round_outlet::RoundOutlet;
 use super::task_waiter::TaskWaiter;
 use crate::client::Client;
 use crate::supervised::{SupervisedClient, TaskHold};
-use crate::wire::{CallerPeer, UrlElicitations, check_pages};
+use crate::wire::{CallerPeer, UrlElicitations, check_pages, required_pages};
 
 /// A route to one server.
 #[derive(Clone)]
@@ -483,7 +484,8 @@ async fn send_parked(
 ) -> Result<Reply, RpcError> {
     let cx = call.cx().clone();
     let CallerAccess::Channel(asker) = cx.caller_access.clone() else {
-        return send(&client, client.forwarding(), call.forward(peer)).await;
+        let outcome = send(&client, client.forwarding(), call.forward(peer)).await;
+        return outcome.map_err(|error| check_pages(error, cx.server.as_ref()));
     };
     let caller = RoundsCaller { cx: &cx, asker, parked_calls: &parked_calls };
     let name = caller.parked();
@@ -493,18 +495,38 @@ async fn send_parked(
         let outlet = Arc::new(RoundOutlet::new(&cx));
         let (sink, recheck) = (Arc::clone(&outlet), Recheck::default());
         let checks = recheck.clone();
-        let start = |asker| {
+        let start = |asker| -> BoxFuture<'static, Result<Reply, RpcError>> {
             let mut forwarded = call.forward(peer);
             forwarded.cx_mut().caller_access = CallerAccess::Channel(asker);
             forwarded.cx_mut().outlet = Outlet::new(sink);
             forwarded.cx_mut().extensions.insert(checks);
-            // A parked call lasts longer than the trace span of its caller's request, so it has its own trace span.
-            send(&client, client.stack(), forwarded)
+            Box::pin(send_until_visited(client, forwarded))
         };
         ParkedCall::start(cx.principal.clone(), start).with(outlet, recheck)
     };
-    let outcome = caller.finish(running, name, Some(&server)).await;
-    outcome.map_err(|error| check_pages(error, cx.server.as_ref()))
+    caller.finish(running, name, Some(&server)).await
+}
+
+/// Sends a parked call to a legacy callee. If the callee refuses it because the user must first visit pages (−32042),
+/// asks the caller for the visits, as a modern callee does, and sends the call again.
+async fn send_until_visited(client: Client, call: Call) -> Result<Reply, RpcError> {
+    let mut round = 0;
+    loop {
+        // A parked call lasts longer than the trace span of its caller's request, so it has its own trace span.
+        let refused = match send(&client, client.stack(), call.clone()).await {
+            Err(error) => check_pages(error, call.cx().server.as_ref()),
+            reply => return reply,
+        };
+        let Some(pages) = required_pages(&refused) else { return Err(refused) };
+        if round >= client.max_rounds() || pages.is_empty() {
+            return Err(RpcError::new(ErrorCode::UPSTREAM_ERROR, refused.message().to_owned()));
+        }
+        let cx = call.cx();
+        let visits = pages.into_iter().enumerate();
+        let asking = visits.map(|(at, page)| client.ask_for_visit(cx, (round, at), page));
+        join_all(asking).await.into_iter().collect::<Result<(), _>>()?;
+        round += 1;
+    }
 }
 
 #[cfg(test)]

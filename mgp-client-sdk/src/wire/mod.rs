@@ -27,7 +27,7 @@ pub(crate) use liveness::{
 };
 pub(crate) use offers::{offers, question_for_caller};
 pub(crate) use outbound::{GatewayStacks, OutboundStack, Repeats, spanned};
-pub(crate) use page_address::{check_page, check_pages, is_openable};
+pub(crate) use page_address::{check_page, check_pages, is_openable, required_pages};
 pub(crate) use request_timeout::{OpenQuestion, ProgressHook, RequestTimeoutLayer, TimeLimits};
 pub(crate) use task_callers::{TaskCaller, TaskCallers};
 pub(crate) use url_elicitations::{CallerPeer, UrlElicitations};

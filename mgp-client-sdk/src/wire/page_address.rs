@@ -48,6 +48,12 @@ pub(crate) fn check_pages(error: RpcError, server: Option<&ServerId>) -> RpcErro
     RpcError::new(ErrorCode::UPSTREAM_ERROR, message)
 }
 
+/// Returns the pages that the user must visit before the refused call can succeed; `None` for other errors than −32042.
+pub(crate) fn required_pages(error: &RpcError) -> Option<Vec<ElicitParams>> {
+    let required = error.code() == ErrorCode::URL_ELICITATION_REQUIRED;
+    required.then(|| error.as_data().and_then(read_pages).unwrap_or_default())
+}
+
 /// Returns the pages that error −32042 names; `None` for data that a host could read differently, i.e. with a repeated
 /// member, or with one that differs from a known one only in case.
 fn read_pages(data: &Payload) -> Option<Vec<ElicitParams>> {

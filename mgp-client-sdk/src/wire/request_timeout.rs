@@ -109,6 +109,10 @@ impl<S> RequestTimeout<S> {
     }
 }
 
+/// The delay of a timer from which on the whole process counts as paused, e.g. by `SIGSTOP`, and the further time that
+/// a call then has, so that its connection reads what has arrived during the pause.
+const PAUSE: Duration = Duration::from_secs(1);
+
 struct Timer {
     timeout: Duration,
     began: Instant,
@@ -172,6 +176,10 @@ impl<F: Future<Output = Result<Reply, RpcError>>> Future for ResponseFuture<F> {
             let now = Instant::now();
             match this.timer.extended(now) {
                 Some(later) if later > now => sleep.as_mut().reset(later),
+                // After a pause, timers fire before sockets are read, but the answer may have arrived.
+                _ if now.saturating_duration_since(sleep.deadline()) > PAUSE => {
+                    sleep.as_mut().reset(now + PAUSE);
+                }
                 _ => {
                     let waited = now.duration_since(this.timer.began);
                     let waited = Duration::from_millis(mgp_types::millis(waited));

@@ -102,6 +102,18 @@ async fn a_server_that_ends_at_the_probe_is_started_again_in_the_legacy_era() {
     assert_eq!(client.server_info().unwrap().name, "sh");
 }
 
+/// Servers built with the Python SDK 1.6 and older do so. A host waits eight seconds for the tools of a new server.
+#[tokio::test]
+async fn a_server_that_is_silent_at_the_probe_and_ends_at_the_next_message_is_started_again_soon() {
+    let hello = HELLO.strip_prefix("read -r _; ").unwrap();
+    let script = format!(
+        r#"read -r first; case "$first" in *'"initialize"'*) ;; *) read -r _; exit 1;; esac; {hello}read -r _"#
+    );
+    let command = ChildCommand::new("sh").args(["-c", &script]);
+    let client = timeout(Duration::from_secs(6), plain().spawn(command)).await.unwrap().unwrap();
+    assert_eq!(client.server().era, Era::Legacy);
+}
+
 #[tokio::test]
 #[cfg(target_os = "linux")]
 async fn a_silent_server_is_killed_with_its_group() {

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use mgp_client_sdk::{Client, StateReport, SupervisedClient, ToolResult};
-use mgp_testkit::{Random, example};
+use mgp_testkit::{Random, example, process_memory};
 use mgp_transport::ChildCommand;
 use mgp_types::mgp::{RestartPolicy, ServerState, ShutdownReason};
 use tokio::sync::broadcast::Receiver;
@@ -230,6 +230,5 @@ fn open_descriptors() -> usize {
 
 /// Returns the resident memory in bytes.
 fn memory() -> u64 {
-    let text = std::fs::read_to_string("/proc/self/statm").unwrap();
-    text.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 4096
+    process_memory(std::process::id(), "VmRSS").unwrap()
 }

@@ -42,7 +42,7 @@ pub enum SecretFileError {
     File(#[from] PrivateFileError),
     /// The secret file has content other than secrets.
     #[error(
-        "`secrets.json` in the state folder was not written by this program; remove it to start again"
+        "`secrets.json` in the state folder is damaged, or a newer version of this program wrote it; restore it from a back-up, update this program, or move it away to start again"
     )]
     Damaged,
     /// A name or value cannot be stored.

@@ -65,8 +65,8 @@ impl HandshakeLayer {
         Self { offer: Arc::new(offer), has_output_schema: None, callers: Arc::default() }
     }
 
-    /// Sets the function that returns whether a tool has an output schema. If it has one, clients without MGP get a
-    /// refused call only as text, because some clients check even a failed result against the schema.
+    /// Sets the function that returns whether a tool has an output schema. If it has one, a client without MGP gets the
+    /// reason of a refused call only as text, because some clients check even failed results against the schema.
     pub fn typed(mut self, has_schema: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
         self.has_output_schema = Some(Arc::new(has_schema));
         self

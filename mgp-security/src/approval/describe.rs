@@ -32,6 +32,9 @@ pub(super) fn describe(question: &Question) -> String {
             for permission in permissions {
                 words.push_str(&needs_line(permission));
             }
+            if let Some(doubt) = &question.doubt {
+                let _ = writeln!(words, "To check: {}", visible(doubt, MAX_TEXT));
+            }
             let _ = write!(words, "Arguments: {}", in_short(arguments));
             if question.keeps_terms {
                 let like = visible(&like_words(arguments), MAX_TEXT);

@@ -390,7 +390,7 @@ fn event(by: Actor, approval: &CallApproval, decision: &str) -> Event {
 
 /// All call approvals, by their ids. A linear search is sufficient, because they are few.
 #[derive(Debug, Default)]
-struct CallBook(BTreeMap<String, Arc<CallApproval>>);
+pub(crate) struct CallBook(BTreeMap<String, Arc<CallApproval>>);
 
 impl Snapshot for CallBook {
     type Entry = CallApproval;

@@ -28,11 +28,11 @@ pub use by_caller::{CallerConfirm, CallerConfirmLayer};
 pub use chain::ApproverChain;
 pub use configured::ConfiguredApprover;
 pub use elicit::ElicitApprover;
-pub(crate) use inbox::AskedAndKept;
 pub use inbox::{ApprovalRequest, Inbox, InboxConfig, RequestState};
-pub(crate) use later_calls::CalledTool;
+pub(crate) use inbox::{AskedAndKept, Requests};
 pub(crate) use later_calls::like_words;
 pub use later_calls::{ApprovalTerm, CallApproval, CallApprovals};
+pub(crate) use later_calls::{CallBook, CalledTool};
 pub use place::AnswerPlace;
 pub use terminal::TerminalApprover;
 
@@ -103,6 +103,8 @@ pub struct Question {
     pub rule: Option<Rule>,
     /// The trace id of the call that the question is about.
     pub trace: Option<String>,
+    /// The argument because of which the call may exceed the limits of a permission, as text for a person.
+    pub(crate) doubt: Option<String>,
 }
 
 /// The subject of a question: permissions, or a single call.
@@ -183,8 +185,18 @@ impl Question {
         principal: Principal,
         binding: Sha256Hash,
     ) -> Self {
-        let (call, message, rule, trace) = (None, None, None, None);
-        Self { about, server, principal, binding, call, keeps_terms: false, message, rule, trace }
+        Self {
+            about,
+            server,
+            principal,
+            binding,
+            call: None,
+            keeps_terms: false,
+            message: None,
+            rule: None,
+            trace: None,
+            doubt: None,
+        }
     }
 }
 

@@ -39,12 +39,12 @@ pub(crate) use event::REQUESTS_ONLY;
 pub use event::{DefinitionFlag, Event, EventActor};
 pub use forward::{Delivery, Forwarder, Forwarding, Ingest, Replay, UnknownSink};
 pub use layer::{Audit, AuditLayer};
-#[cfg(feature = "sqlite")]
-pub(crate) use log::private_folder;
 pub use log::{
     AuditLog, AuditPage, AuditQuery, BadRecord, DigestKey, FileRetention, Fsync, LogConfig,
     LogError, LogFiles, LogHead, RecordFlaw, verify,
 };
+#[cfg(feature = "sqlite")]
+pub(crate) use log::{private_folder, refuse_others};
 pub use recorded_arguments::{Arguments, AuditConfig};
 pub use result_word::{RESULT_WORDS, result_word};
 pub use source::EventSource;

@@ -399,7 +399,7 @@ fn check_scopes(
 }
 
 /// Judges the permissions of a call; `None` if it needs none.
-fn judge_permissions(
+pub(crate) fn judge_permissions(
     facts: &CallFacts<'_>,
     snapshot: &Snapshot<'_>,
     assessment: &Assessment,

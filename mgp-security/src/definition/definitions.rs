@@ -294,8 +294,17 @@ impl Definitions {
     #[must_use]
     pub fn refused(&self, server: &ServerId) -> usize {
         let Some(tools) = self.tools(Some(server)) else { return 0 };
-        let refused = |known: &KnownTool| matches!(known.standing, DefinitionState::Refused(_));
+        let refused = |known: &KnownTool| {
+            known.is_in_last_list && matches!(known.standing, DefinitionState::Refused(_))
+        };
         tools.named.iter().filter(|(_, known)| refused(known)).count()
+    }
+
+    /// Returns whether tools of a server were left out because it has listed too many different ones, or too many bytes
+    /// at once. All tools with new names are refused then.
+    #[must_use]
+    pub fn is_full(&self, server: &ServerId) -> bool {
+        self.tools(Some(server)).is_some_and(|tools| tools.is_full)
     }
 
     /// Returns the names of the tools in a server's last list that are refused only by the operator's
@@ -305,7 +314,7 @@ impl Definitions {
         let Some(tools) = self.tools(Some(server)) else { return Vec::new() };
         let is_unlocked = |known: &KnownTool| {
             let DefinitionState::Refused(found) = &known.standing else { return false };
-            is_only_locked(found)
+            known.is_in_last_list && is_only_locked(found)
         };
         let unlocked = tools.named.iter().filter(|(_, known)| is_unlocked(known));
         unlocked.map(|(name, _)| String::from(&**name)).collect()

@@ -51,7 +51,8 @@ pub enum NameFlaw {
     /// The name is reserved for the protocol.
     #[error("the name `{0}` belongs to the protocol; choose another")]
     Reserved(String),
-    /// A tool of another server has this name, or the name begins with the id of another server.
+    /// A tool of another server has this name, or the name begins with the id of another server, also together with the
+    /// id of its own server.
     #[error("the name `{name}` is already that of `{of}`")]
     Taken {
         /// The name of the tool, with invisible characters escaped.
@@ -127,8 +128,9 @@ impl NameFlaw {
         }
     }
 
-    /// Checks that a tool's name does not begin with the id of another server. Such a name looks like a tool of that
-    /// server, whether or not that server lists it now.
+    /// Checks that a tool's name does not begin with the id of another server, also together with the id of its own
+    /// server: commands name `b.c` of `a` like `c` of `a.b`. Such a name looks like a tool of that server, whether or
+    /// not that server lists it now.
     ///
     /// # Errors
     /// [`NameFlaw::Taken`] if the name begins with such an id.
@@ -137,11 +139,15 @@ impl NameFlaw {
         tool: &str,
         is_known: impl Fn(&str) -> bool,
     ) -> Result<(), Self> {
+        let is_other = |id: &&str| *id != server.as_str() && is_known(id);
         let mut ids = tool.match_indices(['.', '/']).map(|(end, _)| &tool[..end]);
-        match ids.find(|id| *id != server.as_str() && is_known(id)) {
-            Some(of) => Err(Self::Taken { name: super::review::visible(tool), of: of.to_owned() }),
-            None => Ok(()),
-        }
+        let of = ids.find(is_other).map(str::to_owned).or_else(|| {
+            let joined = tool.contains('.').then(|| format!("{server}.{tool}"))?;
+            let ends = joined.match_indices('.').map(|(end, _)| end);
+            let mut ids = ends.filter(|end| *end > server.as_str().len()).map(|end| &joined[..end]);
+            ids.find(is_other).map(str::to_owned)
+        });
+        of.map_or(Ok(()), |of| Err(Self::Taken { name: super::review::visible(tool), of }))
     }
 
     /// Checks that a tool's name is not equal or similar to that of a tool of another server.
@@ -363,6 +369,10 @@ mod tests {
         ] {
             let checked = NameFlaw::check_owner(&new, name, |id| id == "files" || id == "new");
             assert_eq!(checked.is_ok(), fits, "{name}");
+        }
+        for (known, fits) in [("new.b", false), ("b.c", true), ("new.c", true)] {
+            let checked = NameFlaw::check_owner(&new, "b.c", |id| id == known);
+            assert_eq!(checked.is_ok(), fits, "{known}");
         }
     }
 }

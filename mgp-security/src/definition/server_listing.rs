@@ -1,6 +1,6 @@
 //! The last known list of one server's tools, and the state of each tool.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -40,6 +40,8 @@ const ROW_INTERVAL: Duration = Duration::from_mins(2);
 #[derive(Debug, Default)]
 pub(super) struct ServerListing {
     pub(super) listed: HashMap<Box<str>, Arc<ListedTool>>,
+    /// The names in `listed` that the last complete list lacks.
+    kept: HashSet<Box<str>>,
     bytes: usize,
     /// `true` if tools were left out because a limit was reached.
     full: bool,
@@ -168,12 +170,14 @@ impl ServerListing {
             // Keep the definitions that have findings. Otherwise, a server could stop listing such a tool, so that it
             // is called as an unknown tool.
             self.listed.retain(|_, listed| !listed.inspection.is_usable());
+            self.kept = self.listed.keys().cloned().collect();
             self.bytes = self.listed.values().map(|listed| listed.bytes).sum();
             (self.full, self.complete) = (false, Some(Instant::now()));
             // `self.announced` starts again at zero if the server is removed and added while it is asked for the list.
             self.included = announced.min(self.announced);
         }
         for (name, listed) in tools {
+            self.kept.remove(&name);
             let before = self.listed.get(&name).map_or(0, |known| known.bytes);
             let bytes = self.bytes - before + listed.bytes;
             let room = before > 0 || self.listed.len() < TOOLS_MAX;
@@ -220,6 +224,7 @@ impl ServerListing {
         let mut tools = Tools {
             stale: self.announced > self.included,
             is_noisy: self.false_announcements >= NOISY_AFTER,
+            is_full: self.full && self.flaw.is_none(),
             own: self.own,
             complete: self.complete,
             policy: Some(Arc::clone(policy)),
@@ -305,6 +310,7 @@ impl ServerListing {
             known.schemas = schemas;
         }
         known.raw = (!self.own).then_some(listed.raw);
+        known.is_in_last_list = !self.kept.contains(name);
         known
     }
 }
@@ -355,6 +361,7 @@ impl KnownTool {
         Self {
             tool,
             raw: None,
+            is_in_last_list: false,
             pin: None,
             assessment,
             #[cfg(feature = "schemas")]

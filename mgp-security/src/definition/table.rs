@@ -36,10 +36,13 @@ pub(super) struct Table {
 
 /// The tools of one server.
 #[derive(Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "any combination of these facts can occur")]
 pub(crate) struct Tools {
     pub(super) named: Sorted<Box<str>, Arc<KnownTool>>,
     /// The state of every tool that is not in `named`.
     pub(super) others: DefinitionState,
+    /// `true` if tools were left out because a limit was reached.
+    pub(super) is_full: bool,
     /// `true` if the server has reported a change of its tools since the list was read.
     pub(super) stale: bool,
     /// `true` if the server has reported changes several times in a row, and its list stayed the same.
@@ -58,6 +61,8 @@ pub(crate) struct KnownTool {
     pub(super) tool: Option<Arc<mcp::Tool>>,
     /// The hash of the definition's JSON as listed; `None` for a tool of this process, or one known only from its pin.
     pub(super) raw: Option<Sha256Hash>,
+    /// `false` for a tool that is known only from its pin, the policy or an earlier list.
+    pub(super) is_in_last_list: bool,
     /// The pin of a tool that is not listed, which contains the tool's definition.
     pub(super) pin: Option<Arc<Pin>>,
     pub(super) assessment: Arc<Assessment>,

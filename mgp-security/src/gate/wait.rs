@@ -13,7 +13,7 @@ use mgp_types::{Payload, RpcError};
 use super::{Answers, decide_and_note, deny, leave_recheck, log_denied, undecided, with_facts};
 use crate::decision::{
     CallOutcome, CallPreparations, ConfirmedTool, Requirement, Sources, after_permissions,
-    lacked_permissions,
+    judge_permissions, lacked_permissions,
 };
 use crate::error::Refusal;
 use crate::tool::{Assessment, RiskyCall};
@@ -106,7 +106,7 @@ async fn get<S: MgpService>(
             get_permissions(sources, call, assessment, missing, preparations).await?;
         }
         Requirement::Confirmation => {
-            let confirmed = confirm(sources, call, assessment, &[]).await?;
+            let confirmed = confirm(sources, call, assessment, preparations, &[]).await?;
             preparations.listed = false;
             preparations.confirmed.push(confirmed);
             preparations.asked.get_or_insert_default();
@@ -136,9 +136,11 @@ async fn get_permissions(
             after_permissions(facts, snapshot, &assessment)
         });
         if let CallOutcome::Ask(_) = next {
+            let known = Some(Arc::clone(&assessment));
+            let confirming = confirm(sources, call, known, preparations, &missing);
             let confirmed = tokio::select! {
                 biased;
-                confirmed = confirm(sources, call, Some(Arc::clone(&assessment)), &missing) => confirmed?,
+                confirmed = confirming => confirmed?,
                 // The caller of this function decides about the call again, and asks only for what the call still
                 // lacks.
                 () = has_fewer(sources, call, preparations, &assessment, &missing) => return Ok(()),
@@ -161,6 +163,7 @@ async fn confirm(
     sources: &Sources,
     call: &Call,
     assessment: Option<Arc<Assessment>>,
+    preparations: &CallPreparations,
     missing: &[Permission],
 ) -> Result<ConfirmedTool, RpcError> {
     let (Some(confirmations), Some(assessment), Some(tools)) =
@@ -171,6 +174,9 @@ async fn confirm(
     let (cx, tool) = (call.cx(), call.tool().map(|tool| tool.name).unwrap_or_default());
     let server = sources.server_of(cx);
     let (definition, risk) = (tools.definition(server, tool), assessment.effective_risk.clone());
+    let judged = with_facts(sources, call, preparations, |facts, snapshot| {
+        judge_permissions(facts, snapshot, &assessment)
+    });
     let risky = RiskyCall {
         cx: cx.clone(),
         server: server.cloned(),
@@ -179,6 +185,7 @@ async fn confirm(
         definition,
         assessment,
         missing: missing.to_vec(),
+        doubt: judged.and_then(Result::ok).and_then(|judged| judged.doubt),
     };
     let confirmed = confirmations.confirm(risky, tools).await;
     confirmed.map_err(|refusal| deny(sources, call, refusal))?;

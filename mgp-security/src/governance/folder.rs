@@ -1,6 +1,7 @@
 //! Governance that survives a restart of the process: its state and its audit log are in one private folder (MGP
 //! §3–§6).
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -9,7 +10,8 @@ use mgp_types::store::{Db, DbConfig, Durability, Store, StoreError};
 use super::place::LogPlace;
 use super::{Governance, GovernanceBuilder};
 use crate::audit::{
-    AuditLog, BadRecord, Fsync, LogConfig, LogError, LogFiles, LogHead, private_folder, verify,
+    AuditLog, BadRecord, DigestKey, Fsync, LogConfig, LogError, LogFiles, LogHead, RecordFlaw,
+    private_folder, refuse_others, verify,
 };
 
 /// The name of the database with access entries, permissions, pins, and the head of the audit log.
@@ -46,6 +48,16 @@ pub enum FolderError {
         path: PathBuf,
         /// The error that the store reported.
         source: StoreError,
+    },
+    /// The database has no entry of the audit log in the folder, so it lost its content or is another one.
+    #[error(
+        "`{path}` has no entry of the audit log in `{dir}`: it was lost or replaced, and with it access entries, permissions and approved definitions; restore it from a back-up, or start with an empty one: move its folder away, and name another `dir` below `[kernel.audit]` if that has one"
+    )]
+    StateLost {
+        /// The path of the database in the state folder.
+        path: PathBuf,
+        /// The directory of the audit log.
+        dir: PathBuf,
     },
     /// The audit log cannot be opened, or its records were tampered with.
     #[error("the audit log cannot be used: {0}")]
@@ -137,7 +149,8 @@ impl GovernanceBuilder {
             before.finish(&store, folder).await.map_err(FolderError::state(path))?;
         }
         (config.dir, config.name) = (place.dir_in(folder), place.name.clone());
-        let log = AuditLog::open(config, Some(Arc::clone(&store))).await?;
+        let opened = AuditLog::open(config, Some(Arc::clone(&store))).await;
+        let log = opened.map_err(FolderError::log(path, place.dir_in(folder)))?;
         if place != before {
             place.keep(&*store).await.map_err(FolderError::state(path))?;
         }
@@ -245,8 +258,18 @@ impl LogAtRest {
 }
 
 async fn verify_at_rest(folder: &Path, dir: Option<&Path>) -> Result<u64, FolderError> {
+    let is_current = dir.is_none();
     let LogAtRest { dir, name, head } = at_rest(folder, dir).await?;
-    let head = head.ok_or_else(BadRecord::no_head).map_err(LogError::from)?;
+    let head = head.ok_or_else(BadRecord::no_head).map_err(LogError::from);
+    let is_new = fs::read_dir(&dir).map_or(true, |mut entries| entries.next().is_none());
+    let head = match head {
+        Err(error) if !is_new => return Err(FolderError::log(&folder.join(STATE), dir)(error)),
+        head => head?,
+    };
+    if is_current {
+        refuse_others(&dir, &name)?;
+        DigestKey::check(&folder.join(KEY)).map_err(LogError::from)?;
+    }
     Ok(verify_blocking(dir, name, head).await?)
 }
 
@@ -335,6 +358,16 @@ impl FolderError {
         }
     }
 
+    fn log(path: &Path, dir: PathBuf) -> impl FnOnce(LogError) -> Self {
+        let path = path.to_owned();
+        move |error| match error {
+            LogError::BadRecord(bad) if bad.why == RecordFlaw::NoHead => {
+                Self::StateLost { path, dir }
+            }
+            error => Self::Log(error),
+        }
+    }
+
     fn state(path: &Path) -> impl FnOnce(StoreError) -> Self {
         let path = path.to_owned();
         move |source| Self::State { path, source }
@@ -343,8 +376,6 @@ impl FolderError {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use mgp_testkit::temp_dir;
     use mgp_types::Payload;
     use mgp_types::mgp::AccessGrantParams;
@@ -501,6 +532,32 @@ mod tests {
         let again =
             Governance::builder().in_folder_beside(&folder, |_| std::future::pending::<()>()).await;
         assert!(matches!(again, Err(FolderError::Log(LogError::InUse { .. }))));
+    }
+
+    #[cfg(unix)]
+    #[tokio::test]
+    async fn a_folder_whose_state_was_lost_or_whose_log_is_exposed_is_not_used_or_verified() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let temp = temp_dir();
+        let folder = temp.path().join("state");
+        close(Governance::in_folder(&folder).await.unwrap()).await;
+        let log = folder.join("audit/audit.0000000000000001.jsonl");
+        for (mode, is_refused) in [(0o644, true), (0o600, false)] {
+            fs::set_permissions(&log, fs::Permissions::from_mode(mode)).unwrap();
+            assert_eq!(Governance::verify(&folder).await.is_err(), is_refused);
+        }
+        let key = fs::read(folder.join(KEY)).unwrap();
+        fs::write(folder.join(KEY), &key[..9]).unwrap();
+        let error = Governance::verify(&folder).await.unwrap_err();
+        assert!(matches!(error, FolderError::Log(LogError::Key(_))), "{error}");
+        fs::write(folder.join(KEY), key).unwrap();
+        fs::remove_file(folder.join(STATE)).unwrap();
+        for _ in 0..2 {
+            let error = Governance::in_folder(&folder).await.err().unwrap();
+            assert!(matches!(error, FolderError::StateLost { .. }), "{error}");
+            let error = Governance::verify(&folder).await.unwrap_err();
+            assert!(matches!(error, FolderError::StateLost { .. }), "{error}");
+        }
     }
 
     #[tokio::test]

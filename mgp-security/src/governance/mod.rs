@@ -25,20 +25,21 @@ use mgp_types::store::{MemoryStore, Store, StoreError};
 use mgp_types::{Payload, RpcError};
 use tokio::sync::watch;
 
-use crate::access::{About, Access, AdminCheck, Moment, Need, named_server};
-use crate::approval::{ElicitApprover, Inbox};
+use crate::access::{About, Access, AdminCheck, Moment, Need, Rules, named_server};
+use crate::approval::{CallBook, ElicitApprover, Inbox, Requests};
 use crate::audit::{AuditConfig, AuditLog, Event};
 use crate::decision::{
     self, CallFacts, CallOutcome, CallPreparations, CallVerdict, Requirement, ServerName, Snapshot,
     Sources, ToolOrigin,
 };
-use crate::definition::Definitions;
 #[cfg(feature = "validators")]
 use crate::definition::Severity;
+use crate::definition::{Definitions, PinTable};
 use crate::error::Refusal;
 use crate::hooks::HookState;
-use crate::permission::{MissingPermission, MissingStatus, Permissions};
+use crate::permission::{Book, MissingPermission, MissingStatus, Permissions};
 use crate::policy::{Policies, ServerPolicy};
+use crate::state::check_entries;
 use crate::tool::{Confirmations, Validators};
 pub use builder::GovernanceBuilder;
 #[cfg(feature = "sqlite")]
@@ -130,6 +131,22 @@ impl Governance {
             inbox.open().await?;
         }
         self.0.definitions.open().await
+    }
+
+    /// Checks that every entry in a store can be read, and changes nothing. A damaged entry prevents
+    /// [`open`](Self::open), so that no rule is forgotten.
+    ///
+    /// # Errors
+    /// [`StoreError`] if the store or an entry in it cannot be read.
+    ///
+    /// # Cancel safety
+    /// Dropping the future changes nothing.
+    pub async fn check_entries(store: &dyn Store) -> Result<(), StoreError> {
+        check_entries::<Rules>(store).await?;
+        check_entries::<Book>(store).await?;
+        check_entries::<Requests>(store).await?;
+        check_entries::<CallBook>(store).await?;
+        check_entries::<PinTable>(store).await
     }
 
     /// Returns the access entries.

@@ -96,7 +96,7 @@ impl PermissionRefused {
     pub(super) fn full(most: usize) -> Self {
         Self {
             what: format!(
-                "a server may have {most} permissions decided; there are as many already"
+                "decisions about {most} permissions of this server are stored, the maximum; reset one first"
             ),
             kind: RefusalKind::Denied,
             details: Object::new(),

@@ -29,13 +29,8 @@ fn is_pictograph(c: char) -> bool {
 }
 
 fn is_hidden(c: char) -> bool {
-    let invisible = matches!(c,
-        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
-        | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
-        | '\u{2060}'..='\u{206f}' | '\u{2800}' | '\u{3164}' | '\u{fe00}'..='\u{fe0e}' | '\u{feff}'
-        | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}'
-        | '\u{e000}'..='\u{f8ff}' | '\u{f0000}'..='\u{10ffff}');
-    c.is_control() || invisible
+    let is_private = matches!(c, '\u{e000}'..='\u{f8ff}' | '\u{f0000}'..='\u{10ffff}');
+    mgp_types::is_hidden(c) && c != '\u{fe0f}' || is_private || matches!(c, '\u{fff0}'..='\u{fff8}')
 }
 
 /// Returns whether a character looks like an ASCII letter, digit or mark: full-width and mathematical forms, dashes,

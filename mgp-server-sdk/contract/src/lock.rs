@@ -80,7 +80,8 @@ impl LockFile {
     pub fn parse(text: &str) -> Result<Self, String> {
         let lock: Self = serde_json::from_str(text).map_err(|error| error.to_string())?;
         if lock.lock_version != FORMAT {
-            return Err(format!("`lock_version` {} is not supported", lock.lock_version));
+            let found = lock.lock_version;
+            return Err(format!("its `lock_version` is {found}, but this program reads {FORMAT}"));
         }
         Ok(lock)
     }

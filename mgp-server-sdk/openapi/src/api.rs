@@ -71,7 +71,6 @@ impl Api {
         }
         let root = value(text)?;
         check_version(&root)?;
-        let is_swagger = root["openapi"].is_null();
         let mut api = Self {
             title: root["info"]["title"].as_str().unwrap_or("API").to_owned(),
             version: root["info"]["version"].as_str().unwrap_or("1").to_owned(),
@@ -84,36 +83,13 @@ impl Api {
         for (path, item) in root["paths"].as_object().into_iter().flatten() {
             api.left_out.extend(unusable(&root, path, item));
             let Some(item) = resolve(&root, item) else { continue };
-            for (key, method) in METHODS.iter().filter(|(key, _)| item[*key].is_object()) {
-                let operation = format!("{method} {path}");
-                // A document without `servers` has the address `/` (OpenAPI 3.1 §4.8.1). The operator can set another
-                // address later, so an operation with an address of its own is left out only if the document has
-                // `servers`.
-                let document = api.described_url.as_deref();
-                let other =
-                    other_url(document.unwrap_or("/"), &item[*key]["servers"], &item["servers"]);
-                let read = match (api.operations.len() < MAX_OPERATIONS, other) {
-                    (false, _) => Err(format!("{MAX_OPERATIONS} operations are possible")),
-                    (_, Some(url)) if document.is_some() => {
-                        Err(format!("it has another address, `{}`", clip(&url, 200)))
-                    }
-                    _ if !path.starts_with('/') => {
-                        Err("its path does not begin with `/`".to_owned())
-                    }
-                    (_, own_url) => {
-                        let converted = is_swagger.then(|| swagger::item(&root, item, key));
-                        let item = converted.as_ref().unwrap_or(item);
-                        let mut read = Operation::read(&root, path, item, method, &mut names);
-                        if let Ok(operation) = &mut read {
-                            operation.own_url = own_url;
-                        }
-                        read
-                    }
-                };
-                match read {
+            for &(key, method) in METHODS.iter().filter(|(key, _)| item[*key].is_object()) {
+                let place = (path.as_str(), item);
+                match api.read_operation(&root, place, (key, method), &mut names) {
                     Ok(read) => api.operations.push(read),
                     Err(why) => {
-                        let id = item[*key]["operationId"].as_str().map(str::to_owned);
+                        let operation = format!("{method} {path}");
+                        let id = item[key]["operationId"].as_str().map(str::to_owned);
                         api.left_out.push(LeftOut { operation, id, why });
                     }
                 }
@@ -124,6 +100,38 @@ impl Api {
             (true, false) => Err(OpenApiError::AllLeftOut(reasons(&api.left_out))),
             _ => Ok(api),
         }
+    }
+
+    /// Reads an operation of a path.
+    ///
+    /// # Errors
+    /// Returns the reason why the operation is left out.
+    fn read_operation(
+        &self,
+        root: &Value,
+        (path, item): (&str, &Value),
+        (key, method): (&str, &'static str),
+        names: &mut HashSet<String>,
+    ) -> Result<Operation, String> {
+        if self.operations.len() >= MAX_OPERATIONS {
+            return Err(format!("{MAX_OPERATIONS} operations are possible"));
+        }
+        // A document without `servers` has the address `/` (OpenAPI 3.1 §4.8.1). The operator can set another address
+        // later, so an operation with an address of its own is left out only if the document has `servers`.
+        let document = self.described_url.as_deref();
+        let own_url = other_url(document.unwrap_or("/"), &item[key]["servers"], &item["servers"]);
+        if let (Some(url), true) = (&own_url, document.is_some()) {
+            return Err(format!("it has another address, `{}`", clip(url, 200)));
+        }
+        if !path.starts_with('/') {
+            return Err("its path does not begin with `/`".to_owned());
+        }
+        let is_swagger = root["openapi"].is_null();
+        let converted = is_swagger.then(|| swagger::item(root, item, key));
+        let item = converted.as_ref().unwrap_or(item);
+        let mut operation = Operation::read(root, path, item, method, names)?;
+        operation.own_url = own_url;
+        Ok(operation)
     }
 
     /// Removes all operations except those that match a pattern. In a pattern, `*` is a wildcard. Each pattern is

@@ -2,6 +2,8 @@
 
 use std::process::{Command, Stdio};
 
+use mgp_testkit::process_memory;
+
 /// The environment variable that is set in the process that runs the scenario.
 const SCENARIO_VARIABLE: &str = "MGP_TEST_SCENARIO";
 
@@ -12,9 +14,10 @@ const SCENARIO_VARIABLE: &str = "MGP_TEST_SCENARIO";
 #[track_caller]
 pub(crate) fn grows_less_than(bound: u64, name: &str, scenario: impl FnOnce()) {
     if std::env::var_os(SCENARIO_VARIABLE).is_some() {
-        let before = proc_figure("VmRSS:");
+        let memory = |figure| process_memory(std::process::id(), figure).unwrap_or(0);
+        let before = memory("VmRSS");
         scenario();
-        let grown = proc_figure("VmHWM:").saturating_sub(before);
+        let grown = memory("VmHWM").saturating_sub(before);
         assert!(grown < bound, "memory grew by {} KiB", grown >> 10);
         return;
     }
@@ -28,12 +31,4 @@ pub(crate) fn grows_less_than(bound: u64, name: &str, scenario: impl FnOnce()) {
         .map(|text| String::from_utf8_lossy(&text).into_owned())
         .concat();
     assert!(played.status.success() && output.contains("1 passed"), "{output}");
-}
-
-/// Returns the value `name` from the memory figures of this process in `/proc`, in bytes; 0 if it is not there.
-fn proc_figure(name: &str) -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix(name));
-    let kib: u64 = line.unwrap_or("0 kB").trim().trim_end_matches(" kB").parse().unwrap();
-    kib << 10
 }

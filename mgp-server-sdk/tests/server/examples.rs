@@ -80,20 +80,6 @@ async fn secure_shell() {
 }
 
 #[tokio::test]
-async fn stateful() {
-    let mut server = Example::start("stateful").await;
-    let note = |text: &str| json!({ "title": "a", "text": text });
-    assert_eq!(server.text("notes.keep", note("one")).await, "kept");
-    assert_eq!(server.text("notes.keep", note("two")).await, "kept, in place of: one");
-    assert_eq!(server.text("notes.read", json!({ "title": "a" })).await, "two");
-    assert_eq!(server.call("notes.read", json!({ "title": "b" })).await["isError"], true);
-    let titles = server.call("notes.list", json!({})).await;
-    assert_eq!(titles["structuredContent"], json!({ "titles": ["a"] }));
-    assert_eq!(server.text("changes", json!({})).await, "2");
-    server.end().await;
-}
-
-#[tokio::test]
 async fn conformance_server() {
     let mut server = Example::start("conformance_server").await;
     let text = server.text("test_simple_text", json!({})).await;

@@ -33,8 +33,8 @@ pub trait Allowed: Send + Sync {
     /// Returns a key under which the index may cache, for a second, the decisions of [`allows`](Self::allows) about all
     /// tools.
     ///
-    /// If this returns `None`, nothing is cached, and each search decides about every tool that passes the filter; this
-    /// is fast enough for some thousand tools.
+    /// If this returns `None`, nothing is cached, and each search decides about every tool; this is fast enough for
+    /// some thousand tools.
     fn cache_key(&self) -> Option<AllowedKey> {
         None
     }

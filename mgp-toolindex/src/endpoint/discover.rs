@@ -77,7 +77,7 @@ fn find(
         known_categories(inner, query, caller)?;
         known_servers(inner, query, caller)?;
     }
-    found.check_fit(inner.index.len());
+    found.check_fit();
     if let Some(order) = order {
         sort(&mut found, order);
     }
@@ -103,7 +103,7 @@ fn sort(found: &mut SearchResult, order: &DiscoverOrder) {
     found.hits.sort_by_cached_key(|hit| stated(&hit.tool));
 }
 
-/// A policy of one request that allows the tools that its caller sees and that are not [`Availability::Refused`].
+/// The tools that the caller of one request sees and that are not [`Availability::Refused`].
 pub(super) struct AvailableTools<'a> {
     inner: &'a EndpointsState,
     caller: &'a Caller,
@@ -117,7 +117,7 @@ impl<'a> AvailableTools<'a> {
         Self { inner, caller, decided: Mutex::default() }
     }
 
-    /// Searches among the tools that this policy allows; tools that are refused are replaced by further hits.
+    /// Searches among these tools; tools that are refused are replaced by further hits.
     pub(super) fn search(&self, query: &Query) -> Result<SearchResult, RpcError> {
         let index = &self.inner.index;
         if !self.inner.has_standing() {
@@ -127,8 +127,9 @@ impl<'a> AvailableTools<'a> {
         let before = found.hits.len();
         found.hits.retain(|hit| self.is_available(&hit.tool));
         if before == Query::CAP && found.hits.len() < query.max_hits() {
-            // Allowed tools may follow after the maximum number of hits, so search again among only these.
-            return Ok(index.search(query, self)?);
+            // Available tools may follow after the maximum number of hits, so search again among only these.
+            let is_available = |tool: &IndexedTool| self.is_available(tool);
+            return Ok(index.search_among(query, self.caller, Some(&is_available))?);
         }
         found.total_available = found.total_available.saturating_sub(before - found.hits.len());
         found.hits.truncate(query.max_hits());
@@ -144,13 +145,6 @@ impl<'a> AvailableTools<'a> {
             decided.entry(server.to_owned()).or_default().insert(name.to_owned(), is_available);
             is_available
         })
-    }
-}
-
-impl Allowed for AvailableTools<'_> {
-    fn allows(&self, server: &str, tool: &str) -> bool {
-        self.caller.allows(server, tool)
-            && self.inner.index.get(server, tool).is_some_and(|tool| self.is_available(&tool))
     }
 }
 

@@ -116,8 +116,7 @@ impl Decision {
         let wanted = &params.requirements;
         let available = AvailableTools::new(inner, caller);
         for capability in wanted.capabilities.iter().filter(|one| !one.trim().is_empty()) {
-            let lower = lower_scores(inner.index.len());
-            let (hits, is_typed) = search(caller, &available, capability, params, lower)?;
+            let (hits, is_typed) = search(caller, &available, capability, params)?;
             let all = candidates(inner, caller, hits, &near, wanted.preferred_risk_level.as_ref());
             decision.choose(inner, caller, capability, all, is_typed, params)?;
         }
@@ -251,20 +250,20 @@ impl Decision {
 }
 
 /// Searches for tools that have a capability and the requested types. If there are none, searches again with any types;
-/// the returned flag is then `false`. `lower` is subtracted from the scores of [`FULFILMENT`].
+/// the returned flag is then `false`.
 fn search(
     caller: &Caller,
     available: &AvailableTools<'_>,
     capability: &str,
     params: &RequestToolsParams,
-    lower: f32,
 ) -> Result<(Vec<Hit>, bool), RpcError> {
     let wanted = &params.requirements;
     let find = |filter: Filter| -> Result<Vec<Hit>, RpcError> {
         let query = ask(caller, capability.trim()).limit(MAX_CANDIDATES).filter(filter);
-        let mut hits = available.search(&query.explain(Explain::Yes))?.hits;
-        hits.retain(|hit| fulfils(hit, lower));
-        Ok(hits)
+        let mut found = available.search(&query.explain(Explain::Yes))?;
+        let lower = lower_scores(found.visible);
+        found.hits.retain(|hit| fulfils(hit, lower));
+        Ok(found.hits)
     };
     let hits = find(typed(&wanted.input_types, &wanted.output_types))?;
     let has_types = !wanted.input_types.is_empty() || !wanted.output_types.is_empty();
@@ -279,6 +278,7 @@ fn ask(caller: &Caller, text: &str) -> Query {
     Query::new(text).principal(&caller.cx().principal)
 }
 
+/// Returns whether a hit meets one of the conditions of [`FULFILMENT`], from whose scores `lower` is subtracted.
 fn fulfils(hit: &Hit, lower: f32) -> bool {
     let covered = hit.reason.as_ref().map_or(0.0, |reason| reason.coverage);
     FULFILMENT.iter().any(|(words, score)| covered >= *words && hit.score >= score - lower)

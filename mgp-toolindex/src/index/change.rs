@@ -446,6 +446,7 @@ impl<'a> Change<'a> {
             None if !self.is_written => Ok(()),
             None => {
                 self.next.keywords = Some(self.writer.keywords.commit()?);
+                self.next.content_version += 1;
                 Ok(())
             }
         }

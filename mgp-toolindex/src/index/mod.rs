@@ -1,7 +1,6 @@
 //! The index as a whole: one handle to the catalogue of tools, the keyword index and the vectors (MGP §16.4).
 
 mod builder;
-mod category_trees;
 mod change;
 #[cfg(feature = "sqlite")]
 mod database;
@@ -12,6 +11,7 @@ mod put_report;
 mod search;
 #[cfg(feature = "sqlite")]
 mod server_change;
+mod set_values;
 mod shared;
 mod snapshot;
 mod stats;

@@ -7,9 +7,10 @@ use tokio::time::Instant;
 use super::shared::SharedIndex;
 use super::snapshot::Snapshot;
 use super::tool_index::ToolIndex;
-use crate::catalog::{Allowed, Bitmap, Extent};
+use super::tool_sets::retain;
+use crate::catalog::{Allowed, Bitmap, Extent, IndexedTool, Record};
 use crate::error::IndexError;
-use crate::search::{Filter, Hit, Query, SearchResult, View, rank};
+use crate::search::{Figures, Filter, Hit, Query, SearchResult, View, rank};
 
 /// The maximum number of searches for one query. A search is repeated if access to tools that it found was revoked in
 /// the meantime.
@@ -25,47 +26,88 @@ impl ToolIndex {
     /// # Errors
     /// [`IndexError::Keywords`] if the index cannot be read.
     pub fn search(&self, query: &Query, allowed: &dyn Allowed) -> Result<SearchResult, IndexError> {
+        self.search_among(query, allowed, None)
+    }
+
+    /// Searches as [`search`](Self::search) does, but finds and counts only tools that are also available; `None` means
+    /// all. The scores are the same, because all tools that the caller is allowed to call still determine the weights.
+    pub(crate) fn search_among(
+        &self,
+        query: &Query,
+        allowed: &dyn Allowed,
+        is_available: Option<&dyn Fn(&IndexedTool) -> bool>,
+    ) -> Result<SearchResult, IndexError> {
         let began = Instant::now();
         let now = self.shared.snapshot();
-        let within = self.shared.within(&now, &query.filter, allowed)?;
-        let total_available = within.as_ref().map_or(now.catalog.len(), |within| within.count());
-        let mut found = self.shared.find(&now, query, within, allowed)?;
+        let mut searched = self.shared.searched(&now, &query.filter, allowed)?;
+        if let Some(is_available) = is_available {
+            let within = searched.within.get_or_insert_with(|| all_tools(&now));
+            let passes = |record: &Record| is_available(&IndexedTool(Arc::clone(&record.entry)));
+            retain(Arc::make_mut(within), &now.catalog, passes);
+        }
+        let count = |set: Option<&Arc<Bitmap>>| set.map_or(now.catalog.len(), |set| set.count());
+        let total_available = count(searched.within.as_ref());
+        let visible = count(searched.visible.as_ref());
+        let mut found = self.shared.find(&now, query, searched, allowed)?;
         found.total_available = total_available;
+        found.visible = visible;
         found.unread = query.unread();
         found.took = began.elapsed();
         Ok(found)
     }
 }
 
+/// The tools of a search; `None` means all tools.
+pub(super) struct SearchedTools {
+    /// The tools that pass the query's filter and that the caller is allowed to call.
+    pub(super) within: Option<Arc<Bitmap>>,
+    /// The tools that the caller is allowed to call.
+    visible: Option<Arc<Bitmap>>,
+}
+
+fn all_tools(now: &Snapshot) -> Arc<Bitmap> {
+    Arc::new(now.catalog.records().map(|(slot, _)| slot).collect())
+}
+
 impl SharedIndex {
-    /// Returns the set of the tools that pass the query's filter and that the caller is allowed to call; `None` means
-    /// all tools.
-    pub(super) fn within(
+    /// Returns the tools of a search with this filter by this caller.
+    pub(super) fn searched(
         &self,
         now: &Snapshot,
         filter: &Filter,
         allowed: &dyn Allowed,
-    ) -> Result<Option<Arc<Bitmap>>, IndexError> {
+    ) -> Result<SearchedTools, IndexError> {
         let passing = self.sets.filter(now, filter, &self.analyzer)?;
-        let allowed = self.sets.allowed(now, allowed, passing.as_deref());
-        Ok(match (passing, allowed) {
+        let allowed = self.sets.allowed(now, allowed);
+        let visible = allowed.clone().filter(|allowed| allowed.count() < now.catalog.len());
+        let within = match (passing, allowed) {
             (Some(passing), Some(allowed)) => {
                 let mut both = Bitmap::clone(&passing);
                 both.and(&allowed);
                 Some(Arc::new(both))
             }
             (one, other) => one.or(other),
-        })
+        };
+        Ok(SearchedTools { within, visible })
     }
 
     fn find(
         &self,
         now: &Snapshot,
         query: &Query,
-        mut within: Option<Arc<Bitmap>>,
+        SearchedTools { mut within, visible }: SearchedTools,
         allowed: &dyn Allowed,
     ) -> Result<SearchResult, IndexError> {
-        let Some(view) = View::of(now, self) else { return Ok(SearchResult::nothing(query)) };
+        let Some(all) = &now.keywords else { return Ok(SearchResult::nothing(query)) };
+        // A query without a letter or digit gives no scores, so it needs no figures.
+        let visible = visible.filter(|_| query.text.chars().any(char::is_alphanumeric));
+        let known = visible.map(|visible| {
+            let compute = || Figures::of(all, now.vectors.as_ref(), &visible);
+            let figures = self.figures.of(now.content_version, Some(&visible), compute);
+            (all.weighed_by(&visible, &figures.texts), figures)
+        });
+        let view = View::of(now, self, all);
+        let view = known.as_ref().map_or(view, |(keywords, figures)| view.with(keywords, figures));
         let mut round = 0;
         loop {
             round += 1;
@@ -87,10 +129,7 @@ impl SharedIndex {
                 return Ok(SearchResult { requests: ranking.requests, ..found });
             }
             // While this search ran, the caller lost access to some tools that it found: search again without them.
-            let set = within.get_or_insert_with(|| {
-                Arc::new(now.catalog.records().map(|(slot, _)| slot).collect())
-            });
-            let set = Arc::make_mut(set);
+            let set = Arc::make_mut(within.get_or_insert_with(|| all_tools(now)));
             for slot in dropped {
                 set.clear(slot);
             }

@@ -9,19 +9,21 @@ use std::thread;
 use mgp_types::mgp::ServerState;
 use mgp_types::sync::{Mutex, MutexGuard, RwLock};
 
-use super::category_trees::CategoryTreeCache;
 use super::change::Change;
 use super::embedding::EmbeddingQueue;
 use super::limits::IndexLimits;
+use super::set_values::SetValues;
 use super::snapshot::Snapshot;
 use super::tool_sets::ToolSets;
 use super::writer::{IndexWriter, PendingMerge};
+use crate::catalog::CategoryTree;
 use crate::embed::{Cost, Embedder};
 use crate::error::IndexError;
 use crate::keyword::{KeywordReader, Merge};
 use crate::learn::History;
 #[cfg(feature = "sqlite")]
 use crate::persist::IndexStore;
+use crate::search::Figures;
 use crate::text::Analyzer;
 use crate::vector::VectorTable;
 
@@ -35,7 +37,9 @@ pub(crate) struct SharedIndex {
     now: RwLock<Arc<Snapshot>>,
     writer: Mutex<IndexWriter>,
     pub(crate) sets: ToolSets,
-    pub(super) trees: CategoryTreeCache,
+    pub(super) trees: SetValues<CategoryTree>,
+    /// The figures about the tools that callers may find.
+    pub(super) figures: SetValues<Figures>,
     pub(crate) analyzer: Analyzer,
     pub(crate) embedder: Option<Arc<dyn Embedder>>,
     pub(crate) limits: IndexLimits,
@@ -59,7 +63,8 @@ impl SharedIndex {
             now: RwLock::new(Arc::new(empty)),
             writer: Mutex::new(IndexWriter::new()),
             sets: ToolSets::default(),
-            trees: CategoryTreeCache::default(),
+            trees: SetValues::default(),
+            figures: SetValues::default(),
             analyzer: Analyzer::new(),
             embedder,
             limits,
@@ -144,6 +149,7 @@ impl SharedIndex {
         let _writer = self.writer();
         let mut next = Snapshot::clone(&self.snapshot());
         change(&mut next);
+        next.content_version += 1;
         self.publish(next);
     }
 

@@ -9,6 +9,8 @@ use crate::vector::VectorTable;
 pub(crate) struct Snapshot {
     /// The number of changes so far.
     pub(crate) generation: u64,
+    /// The number of changes of texts or vectors so far.
+    pub(crate) content_version: u64,
     pub(crate) catalog: Catalog,
     /// The keyword index; `None` before the first change.
     pub(crate) keywords: Option<KeywordReader>,

@@ -15,7 +15,10 @@ use crate::search::Filter;
 use crate::text::{Analyzer, INPUT_PREFIX, OUTPUT_PREFIX, kind_words};
 
 /// The maximum number of cached sets of each kind; the least recently used set is evicted.
-const MAX_SETS: usize = 64;
+pub(super) const MAX_SETS: usize = 256;
+
+/// The maximum size of all cached sets of a kind, in bytes. A single set is cached even if it is larger.
+const MAX_BYTES: usize = 16 << 20;
 
 /// The maximum number of words of an input or output type that the index looks up.
 const MAX_TYPE_WORDS: usize = 6;
@@ -77,28 +80,14 @@ impl ToolSets {
         Ok(Some(set))
     }
 
-    /// Returns the set of the tools that the caller is allowed to call; `None` means all tools. If the policy gives no
-    /// cache key, only the tools in `within` are checked and returned.
-    pub(crate) fn allowed(
-        &self,
-        now: &Snapshot,
-        allowed: &dyn Allowed,
-        within: Option<&Bitmap>,
-    ) -> Option<Arc<Bitmap>> {
+    /// Returns the set of the tools that the caller is allowed to call; `None` means all tools.
+    pub(crate) fn allowed(&self, now: &Snapshot, allowed: &dyn Allowed) -> Option<Arc<Bitmap>> {
         if allowed.extent() == Extent::All {
             return None;
         }
         let allows = |record: &Record| allowed.allows(&record.entry.server.id, record.entry.name());
         let Some(key) = allowed.cache_key() else {
-            let set = match within {
-                Some(within) => {
-                    let mut set = within.clone();
-                    retain(&mut set, &now.catalog, allows);
-                    set
-                }
-                None => update_set(now, None, allows),
-            };
-            return Some(Arc::new(set));
+            return Some(Arc::new(update_set(now, None, allows)));
         };
         let before = self.allowed.lock().get(&key);
         let before = before.filter(|before| before.computed_at.elapsed() < ALLOWED_TTL);
@@ -156,8 +145,18 @@ fn kinds(
     Ok(both)
 }
 
+/// Returns whether a cache must remove some of these sets.
+pub(super) fn are_too_many<'a>(sets: impl Iterator<Item = &'a Bitmap>) -> bool {
+    let (mut count, mut bytes) = (0, 0);
+    for set in sets {
+        count += 1;
+        bytes += size_of_val(set.words());
+    }
+    count > MAX_SETS || (count > 1 && bytes > MAX_BYTES)
+}
+
 /// Removes the tools that `passes` does not accept.
-fn retain(set: &mut Bitmap, catalog: &Catalog, mut passes: impl FnMut(&Record) -> bool) {
+pub(super) fn retain(set: &mut Bitmap, catalog: &Catalog, mut passes: impl FnMut(&Record) -> bool) {
     let all: Vec<u32> = set.iter().collect();
     for slot in all {
         if !catalog.record(slot).is_some_and(&mut passes) {
@@ -211,12 +210,6 @@ impl<K: Clone + Eq + Hash> SetCache<K> {
 
     fn put(&mut self, key: K, set: &Arc<Bitmap>, generation: u64) {
         self.clock += 1;
-        if self.sets.len() >= MAX_SETS && !self.sets.contains_key(&key) {
-            let oldest = self.sets.iter().min_by_key(|(_, entry)| entry.used);
-            if let Some(oldest) = oldest.map(|(key, _)| key.clone()) {
-                self.sets.remove(&oldest);
-            }
-        }
         let entry = CachedSet {
             set: Arc::clone(set),
             generation,
@@ -224,6 +217,11 @@ impl<K: Clone + Eq + Hash> SetCache<K> {
             used: self.clock,
         };
         self.sets.insert(key, entry);
+        while are_too_many(self.sets.values().map(|entry| &*entry.set)) {
+            let oldest = self.sets.iter().min_by_key(|(_, entry)| entry.used);
+            let Some(oldest) = oldest.map(|(key, _)| key.clone()) else { return };
+            self.sets.remove(&oldest);
+        }
     }
 
     fn replace(&mut self, key: &K, set: &Arc<Bitmap>, generation: u64, computed_at: Instant) {

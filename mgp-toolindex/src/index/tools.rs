@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::search::SearchedTools;
 use super::tool_index::ToolIndex;
 use crate::catalog::{Allowed, CategoryTree, Entry, IndexedTool};
 use crate::search::Filter;
@@ -60,11 +61,13 @@ impl ToolIndex {
     /// Returns the number and the categories of the tools that a caller is allowed to call.
     pub(crate) fn caller_overview(&self, allowed: &dyn Allowed) -> (usize, Arc<CategoryTree>) {
         let now = self.shared.snapshot();
-        let Ok(within) = self.shared.within(&now, &Filter::new(), allowed) else {
+        let Ok(SearchedTools { within, .. }) = self.shared.searched(&now, &Filter::new(), allowed)
+        else {
             return (0, Arc::default());
         };
         let tools = within.as_ref().map_or(now.catalog.len(), |within| within.count());
-        (tools, self.shared.trees.of(&now, within.as_ref()))
+        let tree = || CategoryTree::of(&now.catalog, within.as_deref());
+        (tools, self.shared.trees.of(now.generation, within.as_ref(), tree))
     }
 
     /// Counts the tokens of all tools that are not counted yet, and returns the number of these tools.

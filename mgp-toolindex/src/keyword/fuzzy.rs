@@ -30,7 +30,8 @@ const MAX_NAME_WORDS: usize = 8;
 /// The maximum number of words of a query that are compared one by one with the words of names.
 const MAX_WORDS: usize = 12;
 
-/// The maximum number of tools whose names may contain a word that is considered; more frequent words are skipped.
+/// The maximum number of the caller's tools whose names may contain a word that is considered; more frequent words are
+/// skipped. The names of other tools are read too, but do not count, because hidden tools must change no result.
 const MAX_TOOLS: u64 = 20_000;
 
 /// The score of a tool whose name has every word of the query, if the words are compared one by one. A name that
@@ -42,7 +43,7 @@ const WORDS_SHARE: f32 = 0.9;
 struct SimilarWords {
     /// The segment of each word, its postings, and its similarity.
     found: Vec<(usize, TermInfo, f32)>,
-    /// The number of tools whose names have a similar word.
+    /// The number of the caller's tools whose names have a similar word.
     tools: u64,
 }
 
@@ -106,14 +107,15 @@ impl KeywordReader {
             if let Some(info) = known
                 && segment.has_word(index, &info, within)?
             {
-                tools += u64::from(info.doc_freq);
+                tools += self.count_in(segment, index, &info)?;
                 found.push((at, info, 1.0));
             }
         }
         if found.is_empty() {
             let letters: Vec<char> = word.chars().collect();
             for (at, info, term) in self.terms_near(word)? {
-                tools += u64::from(info.doc_freq);
+                let segment = &self.segments[at];
+                tools += self.count_in(segment, &segment.body.name.index, &info)?;
                 found.push((at, info, similarity(&letters, &term)));
             }
         }

@@ -17,7 +17,7 @@ mod writer;
 
 pub(crate) use fuzzy::letter_changes;
 pub(crate) use merge::{Merge, Merged};
-pub(crate) use reader::KeywordReader;
+pub(crate) use reader::{KeywordReader, TextFigures};
 #[cfg(test)]
 use segment_builder::MakeDocument;
 #[cfg(feature = "sqlite")]

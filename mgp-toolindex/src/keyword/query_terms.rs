@@ -42,9 +42,11 @@ impl<'a> QueryTerms<'a> {
             let mut postings = Vec::with_capacity(reader.segments.len());
             let mut tools = 0;
             for segment in &*reader.segments {
-                let info = segment.body.index(term.place).index.terms().get(&term.text);
-                let info = info.map_err(TantivyError::from)?;
-                tools += info.as_ref().map_or(0, |info| u64::from(info.doc_freq));
+                let index = &segment.body.index(term.place).index;
+                let info = index.terms().get(&term.text).map_err(TantivyError::from)?;
+                if let Some(info) = &info {
+                    tools += reader.count_in(segment, index, info)?;
+                }
                 postings.push(info);
             }
             let weight = term.weight * (K1 + 1.0) * idf(tools, reader.documents());

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use tantivy::fieldnorm::FieldNormReader;
 use tantivy::index::InvertedIndexReader;
+use tantivy::postings::TermInfo;
 use tantivy::schema::IndexRecordOption;
-use tantivy::termdict::TermDictionary;
 use tantivy::{DocSet, TERMINATED};
 
 use super::query_terms::QueryTerms;
@@ -38,9 +38,18 @@ impl Default for DocumentAddress {
 pub(crate) struct KeywordReader {
     pub(super) segments: Arc<[IndexSegment]>,
     pub(super) addresses: ChunkedList<DocumentAddress>,
-    /// The number of documents, deleted ones included.
+    /// The figures by which BM25 weighs words and lengths.
+    figures: TextFigures,
+    /// The tools that these figures describe, and of which words are counted; `None` means all tools.
+    described: Option<Arc<Bitmap>>,
+}
+
+/// The figures about texts that BM25 needs.
+#[derive(Clone)]
+pub(crate) struct TextFigures {
+    /// The number of documents; if all tools are described, with the deleted ones.
     documents: u64,
-    /// The BM25 length norms, by encoded text length: one table for texts, one for names.
+    /// The length norms, by encoded text length: one table for texts, one for names.
     norms: Arc<[[f32; 256]; 2]>,
 }
 
@@ -60,7 +69,29 @@ impl KeywordReader {
             let words = |segment: &IndexSegment| segment.body.index(field).index.total_num_tokens();
             norms(segments.iter().map(words).sum(), documents)
         });
-        Self { segments: segments.into(), addresses, documents, norms: Arc::new(norms) }
+        let figures = TextFigures { documents, norms: Arc::new(norms) };
+        Self { segments: segments.into(), addresses, figures, described: None }
+    }
+
+    /// Returns a reader of the same documents that weighs words and lengths by the tools in a set, whose figures
+    /// [`figures_of`](Self::figures_of) returned.
+    pub(crate) fn weighed_by(&self, tools: &Arc<Bitmap>, figures: &TextFigures) -> Self {
+        Self { figures: figures.clone(), described: Some(Arc::clone(tools)), ..self.clone() }
+    }
+
+    /// Returns the figures about the texts of the tools in a set.
+    pub(crate) fn figures_of(&self, tools: &Bitmap) -> TextFigures {
+        let (mut documents, mut words) = (0, [0, 0]);
+        for segment in &*self.segments {
+            for (doc, _) in segment.live().filter(|(_, slot)| tools.contains(*slot)) {
+                documents += 1;
+                for (field, words) in [Field::Text, Field::Name].into_iter().zip(&mut words) {
+                    let length = segment.body.index(field).lengths[doc as usize];
+                    *words += u64::from(FieldNormReader::id_to_fieldnorm(length));
+                }
+            }
+        }
+        TextFigures { documents, norms: Arc::new(words.map(|words| norms(words, documents))) }
     }
 
     /// Looks up the words of a query.
@@ -81,7 +112,7 @@ impl KeywordReader {
     /// Returns the inverse document frequency of a word.
     pub(crate) fn idf(&self, word: &str) -> f32 {
         let count = self.count(word).unwrap_or(0);
-        idf(count, self.documents)
+        idf(count, self.documents())
     }
 
     /// Returns the tools that have a word among their input or output types.
@@ -125,28 +156,45 @@ impl KeywordReader {
 
     pub(super) fn norms(&self, field: Field) -> &[f32; 256] {
         match field {
-            Field::Text => &self.norms[0],
-            Field::Name => &self.norms[1],
+            Field::Text => &self.figures.norms[0],
+            Field::Name => &self.figures.norms[1],
         }
     }
 
-    /// Returns the number of documents; deleted ones count until a merge removes them.
+    /// Returns the number of documents; if all tools are described, deleted ones count until a merge removes them.
     pub(crate) fn documents(&self) -> u64 {
-        self.documents
+        self.figures.documents
+    }
+
+    /// Returns the number of documents of a segment that have a word, given the index of a field and the word's
+    /// postings.
+    pub(super) fn count_in(
+        &self,
+        segment: &IndexSegment,
+        index: &InvertedIndexReader,
+        info: &TermInfo,
+    ) -> tantivy::Result<u64> {
+        match &self.described {
+            Some(tools) => segment.count(index, info, tools),
+            None => Ok(u64::from(info.doc_freq)),
+        }
     }
 
     /// Returns the number of documents whose texts contain a word.
     fn count(&self, word: &str) -> tantivy::Result<u64> {
         let mut count = 0;
         for segment in &*self.segments {
-            let words: &TermDictionary = segment.body.index(Field::Text).index.terms();
-            count += words.get(word)?.map_or(0, |info| u64::from(info.doc_freq));
+            let index = &segment.body.index(Field::Text).index;
+            if let Some(info) = index.terms().get(word)? {
+                count += self.count_in(segment, index, &info)?;
+            }
         }
         Ok(count)
     }
 }
 
-mgp_types::opaque_debug!(KeywordReader { documents });
+mgp_types::opaque_debug!(KeywordReader { figures });
+mgp_types::opaque_debug!(TextFigures { documents });
 
 /// Returns the inverse document frequency of BM25 for a word that `count` of `all` documents contain.
 #[expect(clippy::cast_precision_loss, reason = "a weight needs no more digits")]

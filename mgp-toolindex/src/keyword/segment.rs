@@ -233,6 +233,25 @@ impl IndexSegment {
         Ok(false)
     }
 
+    /// Returns the number of tools in a set that have a word, given the index of a field and the word's postings.
+    pub(super) fn count(
+        &self,
+        index: &InvertedIndexReader,
+        info: &TermInfo,
+        within: &Bitmap,
+    ) -> tantivy::Result<u64> {
+        let mut list = index.read_block_postings_from_terminfo(info, IndexRecordOption::Basic)?;
+        let mut count = 0;
+        while !list.docs().is_empty() {
+            let shows = |doc: &&u32| {
+                self.is_live(**doc) && within.contains(self.body.slots[**doc as usize])
+            };
+            count += list.docs().iter().filter(shows).count() as u64;
+            list.advance();
+        }
+        Ok(count)
+    }
+
     /// Returns the documents that are not deleted, and their tools.
     pub(super) fn live(&self) -> impl Iterator<Item = (u32, Slot)> + '_ {
         (0..).zip(self.body.slots.iter().copied()).filter(|(doc, _)| self.is_live(*doc))

@@ -80,6 +80,8 @@ pub(crate) struct Lift {
     pub(crate) share: f32,
     /// The amount that is added to the tool's score in a ranking whose best score is 1.
     pub(crate) amount: f32,
+    /// The similarity of the query and the most similar past query, up to 1.
+    pub(crate) nearest: f32,
 }
 
 impl History {
@@ -468,7 +470,8 @@ fn lifts_of(table: &HistoryTable, partition: &Partition, lookup: Lookup<'_>) -> 
     let shares = ranked.tools.iter().zip(shares).filter(|(_, share)| *share >= MIN_SHARE);
     let lifts = shares.filter_map(|(tool, share)| {
         let tool = Arc::clone(&table.tools.get(*tool)?.id);
-        Some(Lift { tool, share, amount: partition.model.lift(share, none) })
+        let (amount, nearest) = (partition.model.lift(share, none), ranked.features.nearest);
+        Some(Lift { tool, share, amount, nearest })
     });
     lifts.collect()
 }

@@ -11,7 +11,7 @@ use tantivy_fst::raw::{CompiledAddr, Fst};
 use super::language::Language;
 
 static PACKED: &[u8] = include_bytes!("../../data/lexicon.fst");
-static HEADS: &str = include_str!("../../data/lexicon.txt");
+static HEADS: &str = include_str!("../../lexicon/english.txt");
 
 /// The number of bits for one English word in a value.
 const BITS: usize = 12;

@@ -138,7 +138,7 @@ impl Evidence {
         let mut hint_cosines = vec![0.0; hints.len() * count];
         let queries: Vec<&[f32]> =
             vectors.iter().map(|(_, vector)| *vector).chain(hints.iter().copied()).collect();
-        let common = CommonPart::of(table.mean());
+        let common = CommonPart::of(view.mean(table));
         let shared: Vec<f32> = queries.iter().map(|query| common.product(query)).collect();
         let asked = queries.len();
         let mut queries = queries;
@@ -225,8 +225,8 @@ impl Evidence {
     }
 }
 
-/// The part that the vectors of all tools have in common. It does not distinguish tools, but it makes some of them
-/// similar to every query.
+/// The part that the vectors of all tools of the caller have in common. It does not distinguish tools, but it makes
+/// some of them similar to every query.
 struct CommonPart {
     vector: Vec<f32>,
     /// The squared length of `vector`.

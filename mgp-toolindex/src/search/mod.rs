@@ -29,5 +29,5 @@ pub(crate) use parsed_query::MAX_QUERY_BYTES;
 pub use query::{Explain, Query};
 pub(crate) use rank::rank;
 pub use search_result::{Fallback, FallbackReason, Hit, Reason, SearchResult};
-pub(crate) use view::View;
+pub(crate) use view::{Figures, View};
 pub(crate) use weight::lower_scores;

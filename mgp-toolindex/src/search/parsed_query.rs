@@ -121,7 +121,7 @@ impl<'a> ParsedQuery<'a> {
             return Err(FallbackReason::NoEmbedder);
         };
         // If most tools have no vector yet, the few tools with a vector would be ranked before all others.
-        if 2 * table.len() < view.catalog.len() {
+        if !view.has_enough_vectors(table) {
             return Err(FallbackReason::Embedding);
         }
         for unit in &mut self.units {

@@ -30,10 +30,16 @@ const LOWERING: f32 = 1e-3;
 /// The lift (the amount by which past calls raise a tool) at which past calls alone give a confidence of one half.
 const HALF_CONFIDENCE_LIFT: f32 = 0.5;
 
+/// The similarity of the most similar past query from which on past calls give their whole confidence. If all past
+/// queries are less similar, they prove little: a history of few subjects suggests its tools for every query.
+const CONFIDENT_SIMILARITY: f32 = 0.5;
+
 /// The tools whose scores past calls raise.
 #[derive(Debug, Default)]
 pub(super) struct PastCalls<'a> {
     tools: FxHashMap<Slot, PastCall>,
+    /// The similarity of the most similar past query.
+    nearest: f32,
     /// The history, and the caller whose past calls count; `None` if past calls are not used.
     source: Option<(&'a History, &'a Principal)>,
 }
@@ -66,14 +72,15 @@ impl<'a> PastCalls<'a> {
             SearchStrategy::Hybrid => parsed.units.first().and_then(|unit| unit.vector.as_deref()),
             _ => None,
         };
-        let mut tools = FxHashMap::default();
+        let (mut tools, mut nearest) = (FxHashMap::default(), 0.0_f32);
         for past in history.lifts(principal, &parsed.words, vector) {
             let slots = view.catalog.by_tool_id(&past.tool);
             for slot in slots.filter(|slot| within.is_none_or(|within| within.contains(*slot))) {
                 tools.insert(slot, PastCall { share: past.share, lift: past.amount });
+                nearest = nearest.max(past.nearest);
             }
         }
-        Self { tools, source: Some((history, principal)) }
+        Self { tools, nearest, source: Some((history, principal)) }
     }
 
     pub(super) fn slots(&self) -> impl Iterator<Item = Slot> {
@@ -104,7 +111,8 @@ impl<'a> PastCalls<'a> {
         let first = first_results(&order, &shares, &lifts, is_called);
         lower_others(&mut shares, &first);
         // If there is little other evidence, the past calls determine the score of the best tool.
-        let confidence = max_lift / (max_lift + HALF_CONFIDENCE_LIFT);
+        let similarity = (self.nearest / CONFIDENT_SIMILARITY).clamp(0.0, 1.0);
+        let confidence = similarity * max_lift / (max_lift + HALF_CONFIDENCE_LIFT);
         let best = best.max(MAX_UNNAMED_SCORE * confidence);
         let best_share = maximum(&shares);
         for (score, share) in scores.iter_mut().zip(&shares) {

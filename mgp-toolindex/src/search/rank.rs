@@ -25,7 +25,7 @@ use super::negation::Negation;
 use super::parsed_query::{MAX_QUERY_BYTES, ParsedQuery};
 use super::past_calls::PastCalls;
 use super::quotation::without_quotations;
-use super::reason::reason;
+use super::reason::{WeighedWord, reason, weighed_words};
 use super::spelling;
 use super::weight::{DEPRECATED_FACTOR, SIMILAR_NAME_EVIDENCE, Weights};
 use super::{Explain, Fallback, FallbackReason, Query, Reason, View};
@@ -122,19 +122,20 @@ pub(super) fn rank_by_evidence(
         negation.lower(view, &evidence.slots, &mut scores);
     }
     let texts = parsed.requests();
+    let words = (query.explain == Explain::Yes).then(|| weighed_words(parsed, view));
     let hits = best_indices(view, &evidence.slots, &scores, k).into_iter().map(|at| {
         let slot = evidence.slots[at];
-        let explain = || Reason {
+        let explain = |words: &[WeighedWord<'_>]| Reason {
             action: Some(actions[at]).filter(|factor| *factor < 1.0),
             is_deprecated: is_deprecated(view, slot),
             is_named: names.contains_key(&slot),
-            ..reason(parsed, &evidence, at, units[at], past.share(slot), view)
+            ..reason(parsed, &evidence, at, units[at], past.share(slot), words)
         };
         Ranked {
             slot,
             score: scores[at],
             request: (!texts.is_empty()).then(|| requests[units[at]]),
-            reason: (query.explain == Explain::Yes).then(explain),
+            reason: words.as_deref().map(explain),
         }
     });
     let hits = hits.collect();

@@ -4,6 +4,30 @@ use super::evidence::Evidence;
 use super::parsed_query::ParsedQuery;
 use super::{Reason, View};
 
+/// A word of the query, with the weight of its stem.
+pub(super) struct WeighedWord<'a> {
+    word: &'a str,
+    stem: String,
+    weight: f32,
+}
+
+/// Returns the words of the query; a rare word has a higher weight.
+pub(super) fn weighed_words<'a>(
+    parsed: &'a ParsedQuery<'_>,
+    view: &View<'_>,
+) -> Vec<WeighedWord<'a>> {
+    // A text in a script without spaces has no whole words; use its indexed characters and pairs of characters instead.
+    let all: Vec<&str> = match &parsed.words.raw[..] {
+        [] => parsed.words.terms.iter().map(|term| &*term.text).collect(),
+        raw => raw.iter().map(String::as_str).collect(),
+    };
+    let weighed = all.into_iter().map(|word| {
+        let stem = view.analyzer.stem(word);
+        WeighedWord { word, weight: view.keywords.idf(&stem), stem }
+    });
+    weighed.collect()
+}
+
 /// Returns the reason why a candidate was found. `at` is the index of the candidate, and `unit` the index of the unit
 /// that the candidate fits best.
 pub(super) fn reason(
@@ -12,7 +36,7 @@ pub(super) fn reason(
     at: usize,
     unit: usize,
     history: Option<f32>,
-    view: &View<'_>,
+    all: &[WeighedWord<'_>],
 ) -> Reason {
     let count = evidence.slots.len();
     let occurs = |stem: &str| {
@@ -20,19 +44,12 @@ pub(super) fn reason(
         let score = |term: usize| evidence.word_scores.get(term * count + at);
         terms.any(|(term, own)| own.text == stem && score(term).is_some_and(|score| *score > 0.0))
     };
-    // A text in a script without spaces has no whole words; use its indexed characters and pairs of characters instead.
-    let all: Vec<&str> = match &parsed.words.raw[..] {
-        [] => parsed.words.terms.iter().map(|term| &*term.text).collect(),
-        raw => raw.iter().map(String::as_str).collect(),
-    };
     let (mut words, mut covered, mut sum) = (Vec::new(), 0.0, f32::MIN_POSITIVE);
-    for word in all {
-        let stem = view.analyzer.stem(word);
-        let weight = view.keywords.idf(&stem);
-        sum += weight;
-        if occurs(&stem) {
-            covered += weight;
-            words.push(word.to_owned());
+    for WeighedWord { word, stem, weight } in all {
+        sum += *weight;
+        if occurs(stem) {
+            covered += *weight;
+            words.push((*word).to_owned());
         }
     }
     Reason {

@@ -23,6 +23,8 @@ pub struct SearchResult {
     /// The requested strategy, and the reason why the search used another; `None` if the search used the requested
     /// strategy.
     pub fallback: Option<Fallback>,
+    /// The number of tools that the caller is allowed to call.
+    pub(crate) visible: usize,
     /// The texts of the requests, if the query has several.
     pub requests: Vec<String>,
     /// The number of bytes at the end of the query that were ignored because it is too long.
@@ -105,6 +107,7 @@ impl SearchResult {
         Self {
             hits,
             total_available: 0,
+            visible: 0,
             ran,
             fallback,
             requests: Vec::new(),
@@ -115,11 +118,11 @@ impl SearchResult {
     }
 
     /// Determines whether the result is weak, and removes the hits of a weak result that fit much less than its best
-    /// one; `tools` is the number of tools of the index.
+    /// one.
     ///
     /// The scores are comparable only for searches by words and meaning, or by words if the query has no known meaning.
     /// If the query has several requests, no hit is removed, because it can be the best one for its request.
-    pub(crate) fn check_fit(&mut self, tools: usize) {
+    pub(crate) fn check_fit(&mut self) {
         let is_comparable = match &self.fallback {
             Some(fallback) => {
                 fallback.from == SearchStrategy::Hybrid
@@ -128,7 +131,7 @@ impl SearchResult {
             None => self.ran == SearchStrategy::Hybrid,
         };
         let best = self.hits.iter().map(|hit| hit.score).fold(0.0, f32::max);
-        self.is_weak = is_comparable && self.total_available > 0 && best < weak_score(tools);
+        self.is_weak = is_comparable && self.total_available > 0 && best < weak_score(self.visible);
         if self.is_weak && self.requests.is_empty() {
             let least = best.min(MIN_WEAK_SCORE.max(WEAK_SHARE * best));
             self.hits.retain(|hit| hit.score >= least);

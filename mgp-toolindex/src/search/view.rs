@@ -3,7 +3,7 @@
 use crate::catalog::{Bitmap, Catalog};
 use crate::embed::Embedder;
 use crate::index::{SharedIndex, Snapshot};
-use crate::keyword::KeywordReader;
+use crate::keyword::{KeywordReader, TextFigures};
 use crate::learn::History;
 use crate::text::Analyzer;
 use crate::vector::VectorTable;
@@ -13,6 +13,8 @@ use crate::vector::VectorTable;
 pub(crate) struct View<'a> {
     pub(crate) catalog: &'a Catalog,
     pub(crate) keywords: &'a KeywordReader,
+    /// The figures about the tools that the caller may find; `None` means all tools.
+    figures: Option<&'a Figures>,
     /// The vectors of the tools, by slot.
     pub(crate) vectors: Option<&'a VectorTable>,
     /// The vectors of the servers, by server number.
@@ -23,18 +25,69 @@ pub(crate) struct View<'a> {
     pub(crate) history: Option<&'a History>,
 }
 
+/// The figures about the tools that a caller may find, by which a search weighs words, lengths and meanings. Other
+/// tools do not count: callers could otherwise find out which words occur in tools that are hidden from them.
+#[derive(Debug)]
+pub(crate) struct Figures {
+    pub(crate) texts: TextFigures,
+    /// The number of the tools.
+    tools: usize,
+    /// The mean of the vectors, and their number.
+    mean: Option<(Vec<f32>, usize)>,
+}
+
+impl Figures {
+    pub(crate) fn of(
+        keywords: &KeywordReader,
+        vectors: Option<&VectorTable>,
+        tools: &Bitmap,
+    ) -> Self {
+        Self {
+            texts: keywords.figures_of(tools),
+            tools: tools.count(),
+            mean: vectors.map(|vectors| vectors.mean_of(tools.iter())),
+        }
+    }
+}
+
 impl<'a> View<'a> {
-    /// Returns the view of a snapshot, or `None` if the index is empty.
-    pub(crate) fn of(now: &'a Snapshot, shared: &'a SharedIndex) -> Option<Self> {
-        Some(Self {
+    /// Returns the view of a snapshot for a caller who may find all tools.
+    pub(crate) fn of(
+        now: &'a Snapshot,
+        shared: &'a SharedIndex,
+        keywords: &'a KeywordReader,
+    ) -> Self {
+        Self {
             catalog: &now.catalog,
-            keywords: now.keywords.as_ref()?,
+            keywords,
+            figures: None,
             vectors: now.vectors.as_ref(),
             servers: now.servers.as_ref(),
             embedder: shared.embedder.as_deref(),
             analyzer: &shared.analyzer,
             history: shared.history.as_ref(),
-        })
+        }
+    }
+
+    /// Returns the view for a caller who may find only some tools, with the figures about these and a reader that uses
+    /// them.
+    pub(crate) fn with(self, keywords: &'a KeywordReader, figures: &'a Figures) -> Self {
+        Self { keywords, figures: Some(figures), ..self }
+    }
+
+    /// Returns the mean of the vectors of the tools that the caller may find, and their number.
+    pub(super) fn mean(&self, table: &VectorTable) -> (Vec<f32>, usize) {
+        let known = self.figures.and_then(|figures| figures.mean.clone());
+        known.unwrap_or_else(|| table.mean())
+    }
+
+    /// Returns whether at least half of the tools that the caller may find have a vector.
+    pub(super) fn has_enough_vectors(&self, table: &VectorTable) -> bool {
+        let (tools, vectors) = match self.figures {
+            Some(figures) => (figures.tools, figures.mean.as_ref().map_or(0, |(_, count)| *count)),
+            None => (self.catalog.len(), table.len()),
+        };
+        2 * vectors >= tools
     }
 
     /// Returns whether a word, given in any form, occurs in a tool of `within`.

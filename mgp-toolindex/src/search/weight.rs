@@ -103,7 +103,7 @@ pub(super) const NAMED_CATEGORY_SCORE: f32 = 0.35;
 /// query.
 pub(super) const SIMILAR_NAME_EVIDENCE: f32 = 12.0;
 
-/// The number of tools at which half of the mean vector is treated as common to all tools; see `CommonPart`.
+/// The number of tools at which half of their mean vector is treated as common to all of them; see `CommonPart`.
 pub(super) const HALF_COMMON_TOOLS: f32 = 200.0;
 
 /// The factor for the score of a tool whose description calls it deprecated; usually another tool replaces it.
@@ -117,7 +117,7 @@ pub(super) const NEGATED_VERB_FACTOR: f32 = 0.8;
 
 // === Weak results ===
 
-/// The minimum number of tools of an index at which results can be weak; with fewer tools, scores vary too much.
+/// The minimum number of tools of a caller at which results can be weak; with fewer tools, scores vary too much.
 const MIN_TOOLS: usize = 10;
 
 /// The number of tools of the catalogue for which the scores that fulfil a request were chosen.
@@ -131,13 +131,13 @@ pub(super) const MIN_WEAK_SCORE: f32 = 0.2;
 
 /// Returns the score of the best tool below which a result is weak, i.e. probably no tool does what the query asks for.
 ///
-/// A rare word counts more in a larger index, so scores grow with the logarithm of the number of tools.
+/// A rare word counts more among more tools, so scores grow with the logarithm of the number of tools.
 #[expect(clippy::cast_precision_loss, reason = "how many tools there are needs no more digits")]
 pub(super) fn weak_score(tools: usize) -> f32 {
     if tools < MIN_TOOLS { 0.0 } else { 0.16 + 0.055 * (tools as f32).ln() }
 }
 
-/// Returns by how much the scores in a small index are lower than those in an index of some hundred tools.
+/// Returns by how much the scores among few tools are lower than those among some hundred tools.
 pub(crate) fn lower_scores(tools: usize) -> f32 {
     if tools < MIN_TOOLS {
         return 0.0;

@@ -131,6 +131,16 @@ impl VectorTable {
         (self.sum.mean(self.rows), self.rows)
     }
 
+    /// Returns the mean of the vectors in these slots, and their number.
+    pub(crate) fn mean_of(&self, slots: impl Iterator<Item = Slot>) -> (Vec<f32>, usize) {
+        let (mut sum, mut rows) = (RowSum::new(self.dimensions), 0);
+        for (row, factor) in slots.filter_map(|slot| self.row_and_factor(slot)) {
+            sum.add(row, factor);
+            rows += 1;
+        }
+        (sum.mean(rows), rows)
+    }
+
     /// Writes to `out` the dot products of the row in a slot with these vectors; returns `false` if the slot has no
     /// row.
     ///

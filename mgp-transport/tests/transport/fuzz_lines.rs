@@ -49,8 +49,5 @@ async fn mutated_lines_cause_no_panic_and_no_wrong_answer() {
 
 /// Returns the resident memory of this process; 0 on systems without `/proc`.
 fn resident_bytes() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let kib: u64 = line.unwrap_or("0 kB").trim().trim_end_matches(" kB").parse().unwrap();
-    kib * 1024
+    mgp_testkit::process_memory(std::process::id(), "VmRSS").unwrap_or(0)
 }

@@ -94,23 +94,9 @@ record! {
         /// The requested revision.
         req requested: Revision,
     }
-
-    /// The `data` of error −32021: the client lacks a capability that the request needs.
-    pub struct MissingCapabilityData {
-        /// The capabilities that the client lacks.
-        req required_capabilities as "requiredCapabilities": ClientCapabilities,
-    }
 }
 
 impl Meta {
-    /// Returns the capabilities of the client that sent the request; `None` if they are absent.
-    ///
-    /// # Errors
-    /// Returns −32602 if the member cannot be decoded.
-    pub fn client_capabilities(&self) -> Result<Option<ClientCapabilities>, RpcError> {
-        self.decode(key::CLIENT_CAPABILITIES)
-    }
-
     /// Returns the name and version of the client that sent the request; `None` if they are absent.
     ///
     /// # Errors

@@ -25,8 +25,6 @@ pub mod key {
     pub const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
     /// The id of the task to which a message belongs (2025-11-25).
     pub const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";
-    /// A text to return to the model immediately while a task runs (2025-11-25).
-    pub const MODEL_IMMEDIATE_RESPONSE: &str = "io.modelcontextprotocol/model-immediate-response";
     /// The identifier of the tasks extension (2026-07-28).
     pub const TASKS_EXTENSION: &str = "io.modelcontextprotocol/tasks";
     /// The identifier of the skills extension (SEP-2640).

@@ -42,7 +42,7 @@ pub use elicitation::{
 };
 pub use handshake::{
     DiscoverParams, DiscoverResult, EmptyParams, EmptyResult, Implementation, InitializeParams,
-    InitializeResult, MissingCapabilityData, UnsupportedVersionData,
+    InitializeResult, UnsupportedVersionData,
 };
 pub use input::{
     InputElicitation, InputRequest, InputRequests, InputRequiredResult, InputRoots, InputSampling,

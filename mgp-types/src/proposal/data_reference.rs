@@ -5,7 +5,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::Member;
 use crate::mgp::Extension;
-use crate::record::{decode, open_enum, record};
+use crate::record::{decode, record};
 use crate::{Payload, RpcError, Timestamp, from_hex, to_hex};
 
 record! {
@@ -27,40 +27,6 @@ record! {
         opt access_url: Option<String>,
         /// The checksum of the data.
         opt checksum: Option<Checksum>,
-    }
-
-    /// Arguments of a tool that imports referenced data.
-    pub struct ImportFromRef {
-        /// The id of the reference.
-        req ref_id: String,
-        /// The server that exported the data.
-        opt origin_server: Option<String>,
-        /// The format into which the data is converted.
-        opt target_format: Option<String>,
-    }
-
-    /// Result of a tool that imports referenced data.
-    pub struct ImportOutcome {
-        /// The state of the import.
-        req status: ImportStatus,
-        /// The id of the imported data at the importing server.
-        opt imported_resource_id: Option<String>,
-        /// The number of imported rows.
-        opt rows_imported: Option<u64>,
-        /// The reason why the import failed.
-        opt error: Option<Payload>,
-    }
-}
-
-open_enum! {
-    /// The state of an import.
-    pub enum ImportStatus {
-        /// The data was imported.
-        Imported = "imported",
-        /// The import continues after the answer.
-        Pending = "pending",
-        /// The import failed; nothing was imported.
-        Failed = "failed",
     }
 }
 

@@ -33,7 +33,7 @@ pub use confirmation::{
     ToolConfirmation, UserConfirmed, fill_message,
 };
 pub use cost::{ActualCost, CostCategory, CostHints, LatencyClass, ToolCost, ToolQuota};
-pub use data_reference::{Checksum, DataReference, ImportFromRef, ImportOutcome, ImportStatus};
+pub use data_reference::{Checksum, DataReference};
 pub use idempotency::{
     IdempotencyHeader, IdempotencyKey, IdempotencyTtl, OriginalTimestamp, WasReplay,
 };

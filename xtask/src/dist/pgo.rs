@@ -15,7 +15,8 @@ pub(super) fn build() -> Outcome<PathBuf> {
     let counts = folder.join("counts");
     train(&build_with(&format!("-Cprofile-generate={}", counts.display()))?)?;
     let merged = folder.join("merged.profdata");
-    // Leaves out what never ran, which would otherwise be compiled for size: people use more than the benchmark does.
+    // `--sparse` leaves out functions that the benchmark never ran. With a count of zero, they would be compiled for
+    // size, although users run some of them.
     let words = ["merge", "--sparse", "--output"];
     Program::new(merge).args(&words).args(&[&merged, &counts]).run()?;
     build_with(&format!("-Cprofile-use={}", merged.display()))

@@ -28,6 +28,9 @@ const FOLLOW_INTERVAL: Duration = Duration::from_millis(500);
 /// The name of a second log, which a state folder can have from commands of earlier versions.
 const SIDE_LOG: &str = "beside";
 
+/// The type of the events that count lost records.
+pub(crate) const RECORDS_LOST: &str = "dev.cloto.records_lost";
+
 /// The number of records that are read for each line to show, because one call can have as many records.
 const RECORDS_OF_CALL: usize = 5;
 
@@ -344,7 +347,7 @@ pub(crate) async fn verify_files(global: &Global) -> CliResult<VerifyResult> {
     let mut verified = VerifyResult::default();
     match Governance::verify(&folder).await {
         Ok(records) => {
-            let lost = lost_records(&folder, None).await?;
+            let lost = count_lost(&folder, RECORDS_LOST, None).await?;
             (verified.records, verified.lost) = (records, (lost > 0).then_some(lost));
         }
         Err(error) => verified.fail(&explain(&folder, &error)),
@@ -376,10 +379,15 @@ fn explain(folder: &Path, error: &FolderError) -> String {
     }
 }
 
-/// Returns the number of lost audit records that events of the log report, optionally only events since a time.
-pub(crate) async fn lost_records(folder: &Path, since: Option<SystemTime>) -> CliResult<u64> {
+/// Returns the number of lost audit records, or of lost changes of the state, that events of this type in the log
+/// report, optionally only events since a time.
+pub(crate) async fn count_lost(
+    folder: &Path,
+    event_type: &str,
+    since: Option<SystemTime>,
+) -> CliResult<u64> {
     let files = Governance::log_files(folder).await?;
-    let mut query = AuditQuery::new().event_type("dev.cloto.records_lost");
+    let mut query = AuditQuery::new().event_type(event_type);
     if let Some(since) = since {
         query = query.since(since);
     }

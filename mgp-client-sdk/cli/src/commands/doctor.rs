@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use mgp_discovery::Config;
+use mgp_kernel::quota_counts;
 use mgp_types::store::Store;
 
 use self::config::Selected;
@@ -61,6 +62,7 @@ pub(crate) async fn run(global: &Global, doctor: &Doctor) -> CliResult {
     };
     let running = kernel::check(global, &mut checks).await;
     checks.extend(state::check_keys(global).await);
+    checks.extend(state::check_secrets(global));
     // From here on, every check must be limited to the selected servers.
     let selected = config::select(&doctor.server, loaded, &mut checks)?;
     let folder = state_folder::folder(global).unwrap_or_default();
@@ -106,7 +108,7 @@ async fn check_machine(global: &Global, config: &Config, folder: &Path) -> Vec<C
     checks
 }
 
-/// Checks the names that agents are shown, and the agents that have limits.
+/// Checks the names that agents are shown, the counts of quotas, and the agents that have limits.
 async fn check_agents(
     global: &Global,
     store: &dyn Store,
@@ -114,6 +116,9 @@ async fn check_agents(
     inventory: &ToolInventory,
 ) -> Vec<Check> {
     let mut checks = Vec::from_iter(names::check(global, store, config, inventory).await);
+    if let Err(error) = quota_counts(store, config).await {
+        checks.push(state::unusable(&format!("`state.db`: {error}")));
+    }
     // Ignore failures to read the state, which other checks report.
     let unknown = unknown_limited_agents(global, store, config).await.unwrap_or_default();
     let warn = |(what, fix)| Check::new("limits", Level::Warn, what).with_fix(fix);

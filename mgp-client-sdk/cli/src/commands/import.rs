@@ -456,7 +456,7 @@ pub(super) fn read_host_file(global: &Global, host: KnownHost) -> CliResult<Opti
 }
 
 fn warn_of_unread(global: &Global, host: KnownHost, home: &Path) {
-    if let Some(warning) = host.unread_servers(home) {
+    for warning in host.unread_servers(home) {
         print_note(global, &warning);
     }
 }

@@ -115,8 +115,15 @@ pub(super) fn missing(path: &Path) -> Failure {
 
 fn read_file(path: &Path) -> CliResult<Option<LockFile>> {
     let failed = |error: &dyn std::fmt::Display| {
-        Failure::failed(format!("`{}` is not a lock file: {error}", path.display()))
+        Failure::failed(format!(
+            "`{}` is not a lock file: {error}; restore it, or move it away and write it with `mgp lock`",
+            path.display()
+        ))
     };
+    // Opening a pipe would wait for another process.
+    if fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
+        return Err(failed(&"it is not a plain file"));
+    }
     match fs::read_to_string(path) {
         Ok(text) => LockFile::parse(&text).map(Some).map_err(|error| failed(&error)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),

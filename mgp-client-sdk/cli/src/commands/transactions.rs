@@ -191,7 +191,8 @@ fn choose(
     }
     // Take the first one: the kernel lists the transactions that wait for a person first.
     let first = found.into_iter().next();
-    first.ok_or_else(|| Failure::failed(format!("there is no transaction `{id}`")))
+    let unknown = || format!("no transaction has the id `{id}`; see `mgp transactions ls`");
+    first.ok_or_else(|| Failure::failed(unknown()))
 }
 
 #[cfg(test)]
@@ -215,6 +216,6 @@ mod tests {
         assert!(refused.contains("ada, bob; name one with --agent"), "{refused}");
         assert_eq!(choose(found(), "order-7", Some("ada")).unwrap().agent, "ada");
         let refused = choose(found(), "order-7", Some("eve")).unwrap_err().to_string();
-        assert!(refused.contains("there is no transaction"), "{refused}");
+        assert!(refused.contains("`order-7`; see `mgp transactions ls`"), "{refused}");
     }
 }

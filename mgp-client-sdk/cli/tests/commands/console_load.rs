@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 use std::{env, fs};
 
-use mgp_testkit::until_blocking;
+use mgp_testkit::{process_memory, until_blocking};
 use tokio::time::Instant;
 
 use crate::console::{Browser, TIMEOUT};
@@ -107,15 +107,9 @@ fn ticks(pid: u32) -> u64 {
 fn memory(pid: u32) -> f64 {
     let samples = (0..10).map(|_| {
         thread::sleep(Duration::from_millis(100));
-        resident(pid)
+        process_memory(pid, "VmRSS").unwrap() >> 10
     });
-    samples.fold(f64::INFINITY, f64::min)
-}
-
-fn resident(pid: u32) -> f64 {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
-    line.split_whitespace().next().unwrap().parse().unwrap()
+    f64::from(u32::try_from(samples.min().unwrap()).unwrap())
 }
 
 /// The pages that are kept open, in turn.

@@ -91,4 +91,6 @@ fn required_tools_are_read_from_the_lock_file_beside_the_configuration() {
     assert!(!home.work().join("mgp.lock").exists());
     let checked = home.json("contract-check", &check);
     assert_eq!(checked["broken"], 0, "{checked}");
+    home.write(".config/mgp/mgp.lock", "");
+    home.fail(1, &["lock"], "restore it, or move it away and write it with `mgp lock`");
 }

@@ -1,11 +1,12 @@
-//! Tests of records that an attacker adds to the audit log with the right hash chain, and of records that a power cut
-//! lost.
+//! Tests of records that an attacker adds to the audit log with the right hash chain, of records that a power cut lost,
+//! and of a state that is damaged.
 
 use std::fs;
 use std::path::PathBuf;
 
 use mgp_testkit::until_blocking;
-use mgp_types::store::{Db, Store as _};
+use mgp_types::Payload;
+use mgp_types::store::{Change, Db, Store as _};
 use serde_json::{Value, json};
 
 use crate::kernel::Kernel;
@@ -131,4 +132,51 @@ fn records_that_a_power_cut_lost_are_counted_and_shown() {
     let shown = doctor(home);
     assert_eq!(shown["level"], "warn", "{shown}");
     assert!(shown["what"].as_str().unwrap().contains("lost in the last 30 days"), "{shown}");
+}
+
+#[test]
+fn a_state_with_which_no_kernel_starts_is_found() {
+    let home = Home::new();
+    home.succeed(&["access", "grant", "ada", "bench", "--force"]);
+    let folder = home.path(".local/state/mgp");
+    let fails = |about: &str, expected: &str| {
+        let (report, code) = home.any_json("doctor", &["doctor", "--no-start"]);
+        let checks = report["checks"].as_array().unwrap();
+        let failed = checks.iter().filter(|it| it["about"] == about && it["level"] == "fail");
+        let found: String = failed.map(ToString::to_string).collect();
+        assert!(code == Some(1) && found.contains(expected), "{expected}: {report}");
+    };
+    fs::write(folder.join("secrets.json"), "{}").unwrap();
+    fails("secrets", "secrets.json");
+    fs::remove_file(folder.join("secrets.json")).unwrap();
+
+    let (log, away) = (log_file(&home), folder.join("away"));
+    fs::rename(&log, &away).unwrap();
+    fs::remove_file(folder.join("audit/audit.lock")).unwrap();
+    fails("audit", "evidence");
+    fs::rename(&away, &log).unwrap();
+
+    let damaged = || Payload::from_trusted("{}");
+    commit(&home, Change::new().put("kernel.usage", "day/ada", damaged()));
+    fails("state", "`day/ada` in `kernel.usage` is damaged");
+    commit(&home, Change::new().put("access", "ada", damaged()));
+    fails("state", "`ada` in `access` is damaged");
+    home.fail(1, &["audit", "query"], "`ada` in `access` is damaged");
+
+    for name in ["state.db", "state.db-wal", "state.db-shm"] {
+        let _ = fs::remove_file(folder.join(name));
+    }
+    for _ in 0..2 {
+        fails("state", "restore it from a back-up");
+    }
+    home.fail(1, &["audit", "query"], "restore it from a back-up");
+}
+
+fn commit(home: &Home, change: Change) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let db = Db::open(home.path(".local/state/mgp/state.db")).await.unwrap();
+        db.commit(change).await.unwrap();
+        db.close().await;
+    });
 }

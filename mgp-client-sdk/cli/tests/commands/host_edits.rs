@@ -361,3 +361,20 @@ fn only_the_users_own_file_keeps_what_was_added_to_the_entry_of_mgp() {
     let kept = ["autoApprove", "env", "timeout"].map(str::to_owned);
     assert_eq!(members(&own), own_members.into_iter().chain(kept).collect());
 }
+
+#[test]
+fn undo_writes_no_file_while_the_records_of_connected_files_are_damaged() {
+    let home = Home::new();
+    let before = json!({ "mcpServers": {} }).to_string();
+    let file = home.write(".cursor/mcp.json", &before);
+    home.succeed(&["connect", "cursor", "--interactive", "no", "--no-grant"]);
+    let connected = fs::read_to_string(&file).unwrap();
+    let records = home.path(".local/state/mgp/connected.json");
+    let kept = fs::read(&records).unwrap();
+    fs::write(&records, &kept[..9]).unwrap();
+    home.fail(1, &["undo"], "connected.json` is damaged");
+    assert_eq!(fs::read_to_string(&file).unwrap(), connected);
+    fs::write(&records, kept).unwrap();
+    home.succeed(&["undo"]);
+    assert_eq!(fs::read_to_string(&file).unwrap(), before);
+}

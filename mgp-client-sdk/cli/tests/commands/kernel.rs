@@ -293,6 +293,7 @@ fn servers_are_started_stopped_and_shown() {
     home.silent(&["servers", "stop", "loud"]);
     let error = kernel.server("loud")["error"].to_string();
     assert!(!error.contains("operator_request"), "it names the stop: {error}");
+    assert!(error.contains("code 1") && !error.contains("next try"), "{error}");
     let events = home.succeed(&["events", "system.server_state"]);
     assert!(events.contains("system.server_state  echo"), "{events}");
     let lines = home.json("servers-logs", &["servers", "logs", "echo"]);

@@ -505,10 +505,31 @@ fn servers_of_a_profile_of_vs_code_are_named_until_it_starts_mgp() {
 fn servers_of_a_hosts_file_in_the_project_are_named() {
     let home = Home::new();
     home.write("work/.cursor/mcp.json", r#"{"mcpServers": {"own": {"command": "true"}}}"#);
-    let report = home.run(&["doctor", "--no-start"]);
     let fix =
         "`mgp import cursor --project --apply`, then `mgp connect cursor --project --replace`";
-    assert!(report.out.contains(fix), "{report:?}");
+    let has_fix = || home.run(&["doctor", "--no-start"]).out.contains(fix);
+    assert!(!has_fix(), "this user has no Cursor");
+    fs::create_dir(home.path(".cursor")).unwrap();
+    assert!(has_fix());
+}
+
+/// Regression test: such files were skipped, and `mgp doctor` reported nothing about them.
+#[test]
+fn files_of_a_project_and_of_a_profile_that_cannot_be_read_are_named() {
+    let home = Home::new();
+    home.write(".cursor/mcp.json", "{}");
+    let long = format!(r#"{{"x": "{}"}}"#, "a".repeat(1 << 20));
+    let profile = ".config/Code/User/profiles/ab12/mcp.json";
+    for file in ["work/.cursor/mcp.json", profile] {
+        for (text, why) in [("{", "it is not JSON"), (&*long, "it is longer than 1 MiB")] {
+            home.write(file, text);
+            let report = home.run(&["doctor", "--no-start"]);
+            let expected = format!("{}` cannot be read: {why}", home.path(file).display());
+            assert!(report.out.contains(&expected), "{report:?}");
+        }
+        home.write(file, "");
+        assert!(!home.run(&["doctor", "--no-start"]).out.contains(file), "{file}");
+    }
 }
 
 #[test]

@@ -1,10 +1,13 @@
-//! Tests of `mgp tools search` with a kernel: what it prints beside the tools, and what the kernel records.
+//! Tests of `mgp tools search` with a kernel: what it prints beside the tools, and what the kernel records; and of tools
+//! that no search finds.
 
 use mgp_testkit::until_blocking;
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use crate::hostile::stub;
 use crate::kernel::Kernel;
 use crate::program::program;
+use crate::world::Home;
 
 /// Starts a kernel with the example server `workbench`, whose tools every agent may use, and with these settings.
 fn open_bench(settings: &str) -> Kernel {
@@ -60,4 +63,19 @@ fn a_trial_search_is_not_recorded_for_the_agent() {
     assert!(shown.contains("DESCRIPTION") && !shown.contains("WHY"), "{shown}");
     let tokens = kernel.home.json("tools-tokens", &["tools", "tokens", "--agent", "ada"]);
     assert_eq!(tokens["unmet"], Value::Null, "{tokens}");
+}
+
+/// Regression test: no command named the tools that cannot be used.
+#[test]
+fn a_server_shows_the_command_that_explains_why_its_tools_cannot_be_used() {
+    let files = Home::new();
+    let tools =
+        json!([{ "name": "a b", "description": "Adds.", "inputSchema": { "type": "object" } }]);
+    let kernel = Kernel::new(&stub(&files, "sh", &tools, &json!({})));
+    let lacks = || kernel.server("sh")["lacks"].as_str().unwrap_or_default().to_owned();
+    until_blocking("the definition is refused", || lacks().starts_with("1 definition cannot be"));
+    let query = ["audit", "query", "--server", "sh", "--type", "definition_flagged"];
+    assert!(lacks().contains(&format!("`mgp {}", query[..4].join(" "))), "{}", lacks());
+    let shown = kernel.home.succeed(&query);
+    assert!(shown.contains("a b") && shown.contains("the name holds"), "{shown}");
 }

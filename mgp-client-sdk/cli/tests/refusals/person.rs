@@ -539,3 +539,30 @@ async fn an_open_form_is_shown_again_without_a_permission_that_was_granted_elsew
         assert!(left.as_array().unwrap().iter().all(|one| one["state"] != "open"), "{left}");
     }
 }
+
+/// Regression test: the question did not name the argument because of which the call had to be confirmed.
+#[tokio::test]
+async fn the_question_about_a_doubtful_argument_names_it() {
+    let world = quick_world();
+    let script = TINY.replace(r#","experimental":{"mgp":CAPABILITY}"#, "");
+    let text = json!({"type": "string"});
+    let schema = json!({"type": "object", "properties": {"path": text, "via": text}});
+    let tools = json!([{"name": "write_file", "inputSchema": schema}]);
+    world.write("files.sh", &script.replace("TOOLS", &tools.to_string()));
+    let config = CONFIG.replace(r#"approval_timeout = "5s""#, r#"approval_timeout = "50ms""#);
+    let limits = "permissions = [\"filesystem.write\"]\nrisk = { write_file = \"moderate\" }\n\
+                  [servers.mgp.permission_limits]\npaths = [\"/srv/notes\"]\n";
+    world.configure(&format!("{config}{limits}"));
+    let desk = Desk::new(&world, Era::Legacy, false).await;
+    world.knows(1).await;
+    let call = |via: &str| {
+        desk.host.call("write_file").arg("path", "/srv/notes/a.txt").arg("via", via.to_owned())
+    };
+    call("plain").await.and_then(ToolResult::into_result).unwrap();
+    call("notes.txt").await.and_then(ToolResult::into_result).unwrap_err();
+    let asked = desk.approval(&world, "notes.txt");
+    let question = asked["question"].as_str().unwrap();
+    let line = "To check: the argument `via` may be the name of another file, but `filesystem.write` \
+                is limited\n";
+    assert!(question.contains(line), "{question}");
+}

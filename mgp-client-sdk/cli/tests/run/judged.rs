@@ -116,6 +116,18 @@ fn a_url_that_is_no_server_fails_once_with_its_reason() {
 }
 
 #[test]
+fn a_url_without_a_scheme_fails_with_the_url_to_write() {
+    let world = World::empty();
+    for (written, url) in
+        [("localhost:1/mcp", "http://localhost:1/mcp"), ("example.com", "https://example.com")]
+    {
+        let (has_passed, report) = judge(&world, &["--url", written]);
+        let message = report["results"][0]["message"].to_string();
+        assert!(!has_passed && message.contains(&format!("write `{url}`")), "{report:#}");
+    }
+}
+
+#[test]
 fn a_client_gets_an_error_if_a_server_at_a_url_sends_no_answer() {
     let url = serve_http(|request| {
         let body = request.value();

@@ -389,6 +389,27 @@ fn a_server_that_hangs_is_restarted() {
     assert!(log.contains("server failed") && log.contains("it does not answer"), "{log}");
 }
 
+/// Regression test: the time-out of such a call fired before its answer was read, so the call failed with 3003.
+#[test]
+fn a_call_that_is_answered_while_the_kernel_is_paused_gets_its_answer() {
+    let world = world(&[("log", text("a"))], "[kernel]\ntimeout = \"2s\"\n");
+    let mut ann = agent(&world, "ann");
+    within(|| ann.call("log", &json!({})).ok());
+    fs::write(world.folder.join("seconds"), "1").unwrap();
+    let (kernel, file) = (world.kernel().unwrap(), world.folder.join("calls"));
+    let before = calls(&world);
+    let pausing = thread::spawn(move || {
+        within(|| (fs::read_to_string(&file).unwrap().lines().count() > before).then_some(()));
+        kill("-STOP", kernel);
+        // The pause ends more than a second after the time-out.
+        thread::sleep(Duration::from_secs(4));
+        kill("-CONT", kernel);
+    });
+    let answer = ann.call("log", &json!({}));
+    pausing.join().unwrap();
+    answer.unwrap();
+}
+
 /// Returns the description of the only server.
 fn described(world: &World) -> Value {
     world.operator().ask("mgp/kernel/servers", &json!({})).unwrap()["servers"][0].clone()

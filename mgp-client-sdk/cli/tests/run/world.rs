@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
-use mgp_testkit::{KilledChild, TempDir};
+use mgp_testkit::{KilledChild, TempDir, process_memory};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -400,12 +400,7 @@ pub(crate) fn kill(signal: &str, pid: u32) {
 
 /// Returns the resident and the anonymous memory of a process, in KiB.
 pub(crate) fn rss(pid: u32) -> Option<(u64, u64)> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let figure = |name: &str| {
-        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
-        line.split_whitespace().next()?.parse().ok()
-    };
-    Some((figure("VmRSS:")?, figure("RssAnon:")?))
+    Some((process_memory(pid, "VmRSS")? >> 10, process_memory(pid, "RssAnon")? >> 10))
 }
 
 pub(crate) fn text(bytes: &[u8]) -> String {

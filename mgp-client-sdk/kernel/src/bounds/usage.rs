@@ -114,11 +114,21 @@ pub async fn quota_counts(
     Ok(listed)
 }
 
-/// Reads the stored counts of calls and units, by the names under which they are counted.
+/// Reads the stored counts of calls and units, by the names under which they are counted. A damaged count is an error:
+/// without it, a quota that is used up would allow calls again.
 async fn load_counts(store: &dyn Store) -> Result<HashMap<String, Count>, StoreError> {
-    let records = store.load(SPACE).await?.records.into_iter();
-    let read = |value: Payload| value.get::<Count>().ok();
-    Ok(records.filter_map(|record| Some((record.key, record.value.and_then(read)?))).collect())
+    let mut counts = HashMap::new();
+    for record in store.load(SPACE).await?.records {
+        let Some(value) = record.value else { continue };
+        let count = value.get::<Count>().map_err(|error| {
+            StoreError::Unreadable(format!(
+                "`{}` in `{SPACE}` is damaged ({error}); restore a backup",
+                record.key
+            ))
+        })?;
+        counts.insert(record.key, count);
+    }
+    Ok(counts)
 }
 
 /// Returns the name under which the calls of a server are counted.
@@ -384,6 +394,15 @@ mod tests {
             assert!(refused.message().contains("3 calls per day"), "{refused}");
             usage.charge(&[one("tools", &tools, &table)], 2).await.unwrap();
         }
+    }
+
+    #[tokio::test]
+    async fn a_damaged_count_does_not_make_a_quota_free_again() {
+        let store = MemoryStore::new();
+        let damaged = Payload::from_trusted(r#"{"period":2}"#);
+        store.commit(Change::new().put(SPACE, "day/ann", damaged)).await.unwrap();
+        let refused = Usage::load(Arc::new(store)).await.err().unwrap().to_string();
+        assert!(refused.contains("`day/ann` in `kernel.usage` is damaged"), "{refused}");
     }
 
     #[tokio::test]

@@ -1,13 +1,14 @@
-//! URIs of resources in the results and chunks of servers.
+//! URIs of resources in the results and chunks of servers, and content blocks that a host's revision lacks.
 //!
 //! A host reads a linked resource through the kernel, so a URI that the host could not read from the same server is
-//! replaced by one that has the server's id.
+//! replaced by one that has the server's id. Links and audio become texts for hosts whose revision lacks them.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 
 use memchr::memmem::Finder;
+use mgp_types::mcp::{ContentBlock, ResourceLink, Revision};
 use mgp_types::service::{
     BoxFuture, Call, ConsumerGone, Context, OutletItem, OutletItemKind, Reply, Sink,
 };
@@ -88,15 +89,45 @@ fn rename_block(links: &ResourceLinks<'_>, block: &Payload) -> Option<Payload> {
     Payload::of(&members).ok()
 }
 
-/// Returns a message of a prompt with the caller's URI; `None` if the message remains as it is.
-fn rename_message(links: &ResourceLinks<'_>, message: &Payload) -> Option<Payload> {
+/// Returns the text block that a caller receives in place of a block that its revision lacks, i.e. a link to a resource
+/// before 2025-06-18, or audio before 2025-03-26; `None` if the block remains as it is.
+fn block_as_text(revision: &Revision, block: &Payload) -> Option<Payload> {
+    let (text, hints) = match block.get::<ContentBlock>().ok()? {
+        ContentBlock::ResourceLink(link) => (link_as_text(&link), link.annotations),
+        ContentBlock::Audio(audio) if *revision < Revision::V2025_03_26 => {
+            let kind = &audio.mime_type;
+            let text = format!("[mgp: audio ({kind}), which MCP {revision} cannot transfer]");
+            (text, audio.annotations)
+        }
+        _ => return None,
+    };
+    let block = ContentBlock::text(text);
+    Payload::of(&hints.into_iter().fold(block, ContentBlock::annotations)).ok()
+}
+
+fn link_as_text(link: &ResourceLink) -> String {
+    let ResourceLink { name, uri, title, mime_type, description, .. } = link;
+    let part = |part: &Option<String>, write: fn(&str) -> String| {
+        part.as_deref().map(write).unwrap_or_default()
+    };
+    let title = part(title, |title| format!(", {title}"));
+    let kind = part(mime_type, |kind| format!(" ({kind})"));
+    let description = part(description, |text| format!("\n{text}"));
+    format!("Link to the resource `{name}`{title}{kind}: {uri}{description}")
+}
+
+/// A function that returns another content block; `None` if the block remains as it is.
+type ChangeBlock<'a> = &'a dyn Fn(&Payload) -> Option<Payload>;
+
+/// Changes the content block of a prompt's message; returns `None` if the message remains as it is.
+fn in_message(message: &Payload, change: ChangeBlock<'_>) -> Option<Payload> {
     let mut members: Object = message.get().ok()?;
-    let renamed = rename_block(links, members.get("content")?)?;
-    members.insert("content", renamed);
+    let changed = change(members.get("content")?)?;
+    members.insert("content", changed);
     Payload::of(&members).ok()
 }
 
-/// Replaces the URIs of resources in the result of a tool.
+/// Replaces the URIs of resources in the result of a tool, and the blocks that the caller's revision lacks.
 ///
 /// # Errors
 /// Returns −32603 if the result cannot be written as JSON.
@@ -106,10 +137,10 @@ pub(super) fn in_result(
     server: &ManagedServer,
     reply: Reply,
 ) -> Result<Reply, RpcError> {
-    in_list(dispatcher, cx, server, reply, "content", rename_block)
+    in_list(dispatcher, cx, server, reply, "content", |block, change| change(block))
 }
 
-/// Replaces the URIs of resources in the messages of a prompt.
+/// Replaces the URIs of resources in the messages of a prompt, and the blocks that the caller's revision lacks.
 ///
 /// # Errors
 /// Returns −32603 if the result cannot be written as JSON.
@@ -119,7 +150,7 @@ pub(super) fn in_prompt(
     server: &ManagedServer,
     reply: Reply,
 ) -> Result<Reply, RpcError> {
-    in_list(dispatcher, cx, server, reply, "messages", rename_message)
+    in_list(dispatcher, cx, server, reply, "messages", in_message)
 }
 
 /// Replaces the URIs in the contents of a resource, except the requested URI. The contents of a folder, e.g., can be
@@ -202,21 +233,27 @@ fn may_have_resources(json: &Payload) -> bool {
     KIND.find(json.as_str().as_bytes()).is_some()
 }
 
-/// Replaces the elements of a list in a result for which `rename` returns another element.
+/// Replaces content blocks in the elements of a list in a result; `within` changes the block of one element.
 fn in_list(
     dispatcher: &Dispatcher,
     cx: &Context,
     server: &ManagedServer,
-    reply: Reply,
+    mut reply: Reply,
     name: &str,
-    rename: impl Fn(&ResourceLinks<'_>, &Payload) -> Option<Payload>,
+    within: impl Fn(&Payload, ChangeBlock<'_>) -> Option<Payload>,
 ) -> Result<Reply, RpcError> {
     let Reply::Complete(body) = &reply else { return Ok(reply) };
-    if !may_have_resources(body.as_raw()) {
-        return Ok(reply);
+    let revision = &cx.caller.revision;
+    let has_resources = may_have_resources(body.as_raw());
+    let has_unknown = *revision < Revision::V2025_06_18
+        && (has_resources || body.as_raw().as_str().contains("\"audio\""));
+    if has_resources && let Some(links) = ResourceLinks::new(dispatcher, cx, server) {
+        let change = |block: &Payload| rename_block(&links, block);
+        reply = change_list(reply, name, |element| within(element, &change))?;
     }
-    match ResourceLinks::new(dispatcher, cx, server) {
-        Some(links) => change_list(reply, name, |element| rename(&links, element)),
-        None => Ok(reply),
+    if has_unknown {
+        let change = |block: &Payload| block_as_text(revision, block);
+        reply = change_list(reply, name, |element| within(element, &change))?;
     }
+    Ok(reply)
 }

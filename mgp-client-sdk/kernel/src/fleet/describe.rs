@@ -107,13 +107,23 @@ fn lack_of_tools(
         ));
     }
     let definitions = fleet.context().governance.definitions();
+    if definitions.is_full(server.id()) {
+        let id = server.id();
+        return Some(format!(
+            "its new tools cannot be used, because it has listed more than 10,000 different ones in all, or 16 MiB at once; if those that it has now are fewer, run `mgp servers rm {id}`, and add it again"
+        ));
+    }
     let unlocked = definitions.unlocked_tools(server.id()).len();
     let unusable = definitions.refused(server.id()).saturating_sub(unlocked);
     if unusable > 0 {
         // Name the id as the reason if it is invalid, because then all definitions of the server are refused.
         return Some(flaw_of_id(fleet, server).unwrap_or_else(|| {
-            let definitions = if unusable == 1 { "definition" } else { "definitions" };
-            format!("{unusable} {definitions} cannot be used; its author must fix them")
+            let one = unusable == 1;
+            let (definitions, them) = if one { ("definition", "it") } else { ("definitions", "them") };
+            let id = server.id();
+            format!(
+                "{unusable} {definitions} cannot be used, as `mgp audit query --server {id} --type definition_flagged` explains; its author must fix {them}"
+            )
         }));
     }
     if unlocked > 0 {

@@ -101,11 +101,15 @@ impl ServerLog {
         });
         let session = &mut entries.states[of as usize];
         session.since = Some(Timestamp::now());
+        let is_stopped = reason == Some(ShutdownReason::OperatorRequest.as_str());
+        if is_stopped && let Some(error) = &mut session.error {
+            remove_next_try(error);
+        }
         match state {
             ServerState::Connected => session.error = None,
             // Keep the reason that is recorded already: the server failed, and was then stopped while it waited for its
             // restart.
-            ServerState::Error if reason == Some(ShutdownReason::OperatorRequest.as_str()) => {}
+            ServerState::Error if is_stopped => {}
             ServerState::Error | ServerState::Restarting => {
                 session.error = stray.or_else(|| reason.map(str::to_owned));
             }
@@ -167,6 +171,14 @@ impl ServerLog {
     }
 }
 
+/// Removes the time of the next start from the reason of a failure.
+fn remove_next_try(error: &mut String) {
+    if let Some((before, rest)) = error.rsplit_once("; next try in ") {
+        let behind = rest.find(';').map_or("", |end| &rest[end..]);
+        *error = format!("{before}{behind}");
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -203,7 +215,9 @@ mod tests {
         let (log, main) = (ServerLog::default(), SessionKind::Main);
         log.set_state(main, &ServerState::Restarting, Some("it ended with code 1"));
         log.set_state(main, &ServerState::Connecting, None);
-        log.set_state(main, &ServerState::Restarting, Some("it ended with code 1"));
+        let waits = "it ended with code 1; next try in 2.0 s (2 of 5)";
+        log.set_state(main, &ServerState::Restarting, Some(waits));
+        assert_eq!(log.state(main).1.as_deref(), Some(waits));
         log.set_state(main, &ServerState::Error, Some("operator_request"));
         log.set_state(SessionKind::Legacy, &ServerState::Connected, None);
         assert_eq!(log.state(main).1.as_deref(), Some("it ended with code 1"));

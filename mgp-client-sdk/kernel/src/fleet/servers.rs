@@ -187,7 +187,7 @@ impl Fleet {
     pub(crate) fn reconfigure(&self, config: ServerConfig) {
         let Some(server) = self.get(config.id.as_str()) else { return };
         server.set_config(config);
-        // Refresh the known tools, which may be outdated, e.g. because the server's tags changed, by which tools are
+        // Refresh the known tools. They may be outdated, e.g. because the server's tags changed, by which tools are
         // searched.
         if !self.is_known(&server) {
             self.refresh_tools(server.id());

@@ -293,3 +293,38 @@ async fn a_refusal_that_names_a_script_as_its_page_does_not_reach_the_host() {
     assert_eq!(code(&refused), 5000, "{refused}");
     assert!(!caller.last_line().contains("javascript"), "{refused}");
 }
+
+/// Regression test: callers of the modern era received error −32042, which only the legacy era defines.
+#[tokio::test]
+async fn a_modern_caller_is_asked_to_visit_a_page_and_its_call_is_sent_again() {
+    for (offer, action) in [
+        (json!({"form": {}, "url": {}}), Some("accept")),
+        (json!({"form": {}, "url": {}}), Some("decline")),
+        (json!({"form": {}}), None),
+    ] {
+        let (end, script) = Script::new();
+        tokio::spawn(refer_to_page(script, false, "https://example.com/in"));
+        let stack =
+            gateway_over(end, EraChoice::Legacy, &lenient(ElicitApprover::everyone())).await;
+        let meta = mgp_testkit::modern_meta(&json!({"elicitation": offer}));
+        let mut agent = raw::modern(&stack, mallory()).with_meta(meta);
+        let mut answer = agent.ask("tools/call", json!({"name": "wipe", "arguments": {}})).await;
+        if let Some(action) = action {
+            let (key, state) = raw::question(&answer);
+            let question = &answer["result"]["inputRequests"][&key]["params"];
+            assert_eq!(question["mode"], "url", "{answer}");
+            assert_eq!(question["url"], "https://example.com/in", "{answer}");
+            let params = json!({
+                "name": "wipe", "arguments": {},
+                "inputResponses": {(key): {"action": action}}, "requestState": state,
+            });
+            answer = agent.ask("tools/call", params).await;
+        }
+        if action == Some("accept") {
+            assert_eq!(answer["result"]["content"], json!([]), "{answer}");
+        } else {
+            assert_eq!(code(&answer), 5000, "{answer}");
+            assert!(answer.to_string().contains("the page `https://example.com/in`"), "{answer}");
+        }
+    }
+}

@@ -11,7 +11,7 @@ use hyper_rustls::{ConfigBuilderExt as _, HttpsConnector, HttpsConnectorBuilder}
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
-use mgp_types::service::{HeaderPlan, encode_header, shown_url};
+use mgp_types::service::{HeaderPlan, encode_header, is_loopback_host, shown_url};
 use mgp_types::sync::Mutex;
 use mgp_types::{RawObject, clip};
 use serde_json::Value;
@@ -53,14 +53,33 @@ pub(super) struct Endpoint {
     timeout: Option<Duration>,
 }
 
+/// Parses a URL.
+///
+/// # Errors
+/// The fault, and for a text without a scheme the URL that was probably meant.
+fn parse(url: &str) -> Result<Uri, String> {
+    let uri = url.parse::<Uri>();
+    if let Ok(uri) = &uri
+        && uri.scheme().is_some()
+    {
+        return Ok(uri.clone());
+    }
+    let why = uri.map_or_else(|error| error.to_string(), |_| "it has no scheme".to_owned());
+    let shown = shown_url(url);
+    let host = shown.split(['/', ':']).next().unwrap_or_default();
+    let scheme = if is_loopback_host(host) { "http" } else { "https" };
+    let is_bare = !url.contains("://");
+    let remedy = if is_bare { format!("; write `{scheme}://{shown}`") } else { String::new() };
+    Err(format!("`{shown}` is not a URL: {why}{remedy}"))
+}
+
 /// Connects to a URL.
 pub(super) fn open(
     url: &str,
     headers: &[(String, String)],
     timeout: Option<Duration>,
 ) -> Result<Link, String> {
-    let uri: Uri =
-        url.parse().map_err(|error| format!("`{}` is not a URL: {error}", shown_url(url)))?;
+    let uri = parse(url)?;
     let mut map = HeaderMap::new();
     for (name, value) in headers {
         let name = HeaderName::try_from(name.as_str());

@@ -8,4 +8,5 @@ mod tests;
 
 pub(crate) use beside::AskedAndKept;
 pub use handle::{Inbox, InboxConfig};
+pub(crate) use request::Requests;
 pub use request::{ApprovalRequest, RequestState};

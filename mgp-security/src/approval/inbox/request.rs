@@ -334,7 +334,7 @@ impl ApprovalRequest {
 
 /// All requests by their ids.
 #[derive(Debug, Default)]
-pub(super) struct Requests(BTreeMap<String, Arc<ApprovalRequest>>);
+pub(crate) struct Requests(BTreeMap<String, Arc<ApprovalRequest>>);
 
 impl Requests {
     pub(super) fn get(&self, id: &str) -> Option<&Arc<ApprovalRequest>> {

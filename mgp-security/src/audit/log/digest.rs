@@ -36,16 +36,32 @@ impl DigestKey {
     pub fn open(path: &Path) -> Result<Self, PrivateFileError> {
         let file = PrivateFile::new(path, LENGTH as u64);
         let turn = file.lock(LOCK_TIMEOUT)?;
-        let failed = |verb, source| PrivateFileError::Io { path: path.to_owned(), verb, source };
-        if let Some(text) = file.read()? {
-            let damaged = || failed("used", io::Error::other(DAMAGED));
-            return Self::parse(&text).ok_or_else(damaged);
+        if let Some(key) = Self::existing(&file)? {
+            return Ok(key);
         }
+        let failed = |verb, source| PrivateFileError::Io { path: path.to_owned(), verb, source };
         let secret =
             mgp_types::random_name().map_err(|why| failed("made", io::Error::other(why)))?;
         let key = Self(blake3::derive_key("mgp audit digests, version 1", secret.as_bytes()));
         file.replace(&turn, &key.file())?;
         Ok(key)
+    }
+
+    /// Checks that the key in a file can be used; a missing file can be created.
+    #[cfg(feature = "sqlite")]
+    pub(crate) fn check(path: &Path) -> Result<(), PrivateFileError> {
+        Self::existing(&PrivateFile::new(path, LENGTH as u64)).map(drop)
+    }
+
+    /// Reads the key in a file; returns `None` if the file is missing.
+    fn existing(file: &PrivateFile) -> Result<Option<Self>, PrivateFileError> {
+        let damaged = || PrivateFileError::Io {
+            path: file.path().to_owned(),
+            verb: "used",
+            source: io::Error::other(DAMAGED),
+        };
+        let text = file.read()?;
+        text.map(|text| Self::parse(&text).ok_or_else(damaged)).transpose()
     }
 
     /// Reads the key in a file; returns `None` if the file is missing or damaged.

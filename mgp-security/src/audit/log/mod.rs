@@ -37,5 +37,5 @@ pub use handle::AuditLog;
 pub use head::LogHead;
 pub use query::{AuditPage, AuditQuery, LogFiles};
 #[cfg(feature = "sqlite")]
-pub(crate) use segments::private_folder;
+pub(crate) use segments::{private_folder, refuse_others};
 pub use verify::verify;

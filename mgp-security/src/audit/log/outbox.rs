@@ -8,6 +8,7 @@ use mgp_types::service::BoxFuture;
 use mgp_types::store::{PendingEvent, Store, StoreError};
 use tokio::sync::watch;
 
+use super::group::encode_or_replace;
 use super::head::wait;
 use super::queue::LogQueue;
 
@@ -32,6 +33,11 @@ impl RecentEvents {
             self.0.pop_front();
         }
         self.0.push_back((number, *blake3::hash(text).as_bytes()));
+    }
+
+    /// Returns the count of remembered events whose numbers are above `number`.
+    fn count_above(&self, number: u64) -> u64 {
+        self.0.iter().filter(|event| event.0 > number).count() as u64
     }
 
     /// Returns whether an event with this number and text was already taken.
@@ -115,6 +121,33 @@ impl Outbox {
             }
             _ => waiting.clear(),
         }
+    }
+
+    /// Returns the count of events that the log has although the store lost them with their changes; at least 1 if the
+    /// store lost any.
+    ///
+    /// `saved` is the number of the last event in the saved head, `written` that of the last event in the log. A killed
+    /// process can leave events that are in the log and not in the head, but those are still in the store.
+    pub(super) fn count_lost(
+        &self,
+        saved: u64,
+        written: u64,
+        recent: &RecentEvents,
+    ) -> Result<u64, StoreError> {
+        if written <= saved {
+            return Ok(0);
+        }
+        let pending = wait(self.store.pending_events(&self.log, BATCH))?;
+        let pending = pending.into_iter().filter(|event| event.number > saved);
+        let is_known = |event: PendingEvent| {
+            let number = event.number;
+            recent.contains(number, &encode_or_replace(event.event)).then_some(number)
+        };
+        let known: Vec<u64> = pending.filter_map(is_known).collect();
+        if known.last() == Some(&written) {
+            return Ok(0);
+        }
+        Ok(recent.count_above(saved).saturating_sub(known.len() as u64).max(1))
     }
 
     /// Removes from the store the events up to the number `through`, which the log has written.

@@ -84,7 +84,9 @@ impl LogPlace {
                 .and_then(|rest| rest.strip_suffix(".jsonl"))
                 .filter(|number| number.len() >= 16);
             if let Some(first) = number.and_then(|number| number.parse().ok()) {
-                segments.push(self.segment(first));
+                let segment = self.segment(first);
+                refuse_special(&segment.path)?;
+                segments.push(segment);
             }
         }
         segments.sort_by_key(|segment| segment.first);
@@ -94,6 +96,10 @@ impl LogPlace {
     /// Creates the directory if it is missing, and checks that no other user can access the directory or its files.
     pub(super) fn prepare(&self) -> Result<(), LogError> {
         private_folder(&self.dir)?;
+        self.refuse_exposed_files()
+    }
+
+    fn refuse_exposed_files(&self) -> Result<(), LogError> {
         for segment in self.segments().map_err(LogError::io(&self.dir, "read"))? {
             refuse_exposed(&segment.path, FILE_MODE)?;
         }
@@ -103,7 +109,8 @@ impl LogPlace {
     /// Takes the lock. Blocks for a short time if another process holds it.
     pub(super) fn lock(&self) -> Result<Lock, LogError> {
         let path = self.beside("lock");
-        let file = private().write(true).create(true).truncate(false).open(&path);
+        let file = refuse_special(&path)
+            .and_then(|()| private().write(true).create(true).truncate(false).open(&path));
         let file = file.map_err(LogError::io(&path, "opened"))?;
         for _ in 0..LOCK_ATTEMPTS {
             match file.try_lock() {
@@ -193,6 +200,24 @@ pub(crate) fn private_folder(path: &Path) -> Result<(), LogError> {
         make_private(path).map_err(LogError::io(path, "made private"))?;
     }
     refuse_exposed(path, DIRECTORY_MODE)
+}
+
+/// Returns an error if other users can access the directory or the files of a log.
+#[cfg(feature = "sqlite")]
+pub(crate) fn refuse_others(dir: &Path, name: &str) -> Result<(), LogError> {
+    refuse_exposed(dir, DIRECTORY_MODE)?;
+    LogPlace::new(dir, name)?.refuse_exposed_files()
+}
+
+/// Returns an error if a path names a pipe, a folder or the like, because opening a pipe waits for another process. A
+/// missing file is accepted.
+fn refuse_special(path: &Path) -> io::Result<()> {
+    match fs::metadata(path) {
+        Ok(metadata) if !metadata.is_file() => {
+            Err(io::Error::other(format!("`{}` is not a plain file", path.display())))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Returns options for creating files that only their owner can access.

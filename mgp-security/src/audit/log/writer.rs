@@ -166,8 +166,8 @@ impl Writer {
         if let Some(outbox) = &writer.outbox {
             outbox.remove_decided(&mut waiting);
         }
-        writer.finish_recovery(found.cut, found.lost, &waiting).map_err(StoreError::Failed)?;
-        Ok(writer)
+        let finished = writer.finish_recovery(found.cut, found.lost, head.outbox, &waiting);
+        Ok(finished.map(|()| writer).map_err(StoreError::Failed)?)
     }
 
     pub(super) fn shared(&self) -> &Arc<LogQueue> {

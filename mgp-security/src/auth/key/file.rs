@@ -102,7 +102,9 @@ fn read(file: &PrivateFile) -> Result<BTreeMap<String, KeyRecord>, KeyStoreError
     let contents: Contents =
         serde_json::from_slice(&text).map_err(|error| unreadable(error.to_string()))?;
     if contents.version != VERSION {
-        return Err(unreadable(format!("its version is {}, not {VERSION}", contents.version)));
+        let version = contents.version;
+        let why = format!("its version is {version}, not {VERSION}; update this program");
+        return Err(unreadable(why));
     }
     if contents.keys.len() > MAX_KEYS {
         return Err(unreadable(format!("it has more than {MAX_KEYS} keys")));

@@ -42,7 +42,7 @@ const LEEWAY: Duration = Duration::from_mins(1);
 #[must_use]
 pub struct ResourceServer {
     metadata: ResourceMetadata,
-    issuer: Option<String>,
+    issuer: String,
     audiences: Vec<String>,
     algorithms: Vec<SignatureAlgorithm>,
     keys: KeySource,
@@ -72,7 +72,7 @@ impl ResourceServer {
         Ok(Self {
             audiences: metadata.spellings(),
             metadata,
-            issuer: Some(issuer.to_owned()),
+            issuer: issuer.to_owned(),
             algorithms: SignatureAlgorithm::DEFAULT.to_vec(),
             keys: KeySource::Fixed(Arc::default()),
             verified: SignatureCache::default(),
@@ -102,7 +102,7 @@ impl ResourceServer {
     ///
     /// The keys are used as with [`keys_from`](Self::keys_from).
     pub fn keys_from_issuer(mut self, fetcher: SharedFetch) -> Self {
-        self.keys = KeySource::of_issuer(self.issuer.clone().unwrap_or_default(), fetcher);
+        self.keys = KeySource::of_issuer(self.issuer.clone(), fetcher);
         self
     }
 
@@ -170,15 +170,6 @@ impl ResourceServer {
         self
     }
 
-    /// Accepts any issuer in the claim `iss`.
-    ///
-    /// Use it only if no other issuer signs with the same keys, e.g. in tests. If one party signs for several issuers
-    /// with the same keys, each of them could impersonate the others.
-    pub fn any_issuer(mut self) -> Self {
-        self.issuer = None;
-        self
-    }
-
     pub(super) async fn check(
         &self,
         token: &str,
@@ -213,7 +204,7 @@ impl ResourceServer {
     fn read(&self, claims: &Claims, now: SystemTime) -> Result<Authenticated, AuthRefused> {
         let no = |why| Err(AuthRefused::Invalid(why));
         let Some(issuer) = claims.text("iss")? else { return no("the token has no issuer") };
-        if self.issuer.as_ref().is_some_and(|known| *known != issuer) {
+        if self.issuer != issuer {
             return no("the token is from another issuer");
         }
         if !claims.is_for(&self.audiences)? {

@@ -159,3 +159,47 @@ async fn a_restart_and_an_unanswered_list_end_a_row_of_false_announcements() {
     let error = world.call("read").await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::SERVER_NOT_READY, "{error}");
 }
+
+#[tokio::test]
+async fn unlisted_tools_of_a_full_server_do_not_count_as_wrong_definitions() {
+    let definitions = Definitions::in_memory(Policies::default());
+    definitions.open().await.unwrap();
+    let server = files();
+    let tool = |name: &str| {
+        Payload::parse(format!(r#"{{"name":"{name}","description":"Adds.","inputSchema":{{}}}}"#))
+            .unwrap()
+    };
+    let complete = ListExtent::Complete { announced: 0 };
+    definitions.take(&server, &[tool("before")], complete).await.unwrap();
+    definitions.take(&server, &[tool("now")], complete).await.unwrap();
+    assert!(!definitions.is_full(&server));
+    definitions.0.seen().get_mut(&Some(server.clone())).unwrap().crowded();
+    definitions.0.publish();
+    assert!(definitions.is_full(&server));
+    assert!(matches!(definitions.state(Some(&server), "before"), DefinitionState::Refused(_)));
+    assert_eq!(definitions.state(Some(&server), "now"), DefinitionState::Pinned);
+    assert_eq!(definitions.refused(&server), 0);
+}
+
+#[tokio::test]
+async fn refused_tools_do_not_count_after_their_server_has_left_them_out() {
+    let definitions = Definitions::in_memory(Policies::default());
+    definitions.open().await.unwrap();
+    definitions.restrict(|_, raw| raw.as_str().contains("other").then(|| "it differs".to_owned()));
+    let (server, complete) = (files(), ListExtent::Complete { announced: 0 });
+    let tools = ["mgp.wrong", "other", "now"].map(|name| {
+        Payload::parse(format!(r#"{{"name":"{name}","description":"Adds.","inputSchema":{{}}}}"#))
+            .unwrap()
+    });
+    for (listed, refused, unlocked) in
+        [(&tools[..], 2, 1), (&tools[2..], 0, 0), (&tools[1..], 1, 1)]
+    {
+        definitions.take(&server, listed, complete).await.unwrap();
+        assert_eq!(definitions.refused(&server), refused);
+        assert_eq!(definitions.unlocked_tools(&server).len(), unlocked);
+        for name in ["mgp.wrong", "other"] {
+            let state = definitions.state(Some(&server), name);
+            assert!(matches!(state, DefinitionState::Refused(_)), "{name}: {state:?}");
+        }
+    }
+}

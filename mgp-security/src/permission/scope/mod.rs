@@ -93,7 +93,7 @@ pub(crate) fn doubt(
     };
     let (about, name) = found.doubts.iter().find(|(about, _)| is_limited(about))?;
     let what = if *about == About::Path { "file" } else { "host" };
-    Some(format!("`{}` may be the name of another {what}", shown(name)))
+    Some(format!("the argument `{}` may be the name of another {what}", shown(name)))
 }
 
 fn findings(arguments: Option<&str>, definition: Option<&mcp::Tool>) -> Result<Findings, Outside> {

@@ -21,6 +21,7 @@ use crate::approval::{
 };
 use crate::audit::Event;
 use crate::error::Refusal;
+use crate::permission::MissingPermission;
 use crate::policy::Policies;
 use crate::tool::assess::Assess;
 use crate::tool::assessment::Assessment;
@@ -82,6 +83,8 @@ pub(crate) struct RiskyCall {
     pub(crate) assessment: Arc<Assessment>,
     /// The permissions that the server lacks for the call.
     pub(crate) missing: Vec<Permission>,
+    /// A permission whose limits the call may exceed.
+    pub(crate) doubt: Option<MissingPermission>,
     /// The hash of the tool's definition, if it is known.
     pub(crate) definition: Option<Sha256Hash>,
 }
@@ -191,6 +194,9 @@ impl Confirmations {
         question.keeps_terms = self.calls.is_some();
         question.message.clone_from(&call.assessment.confirmation_message);
         question.rule = Some(rule_of(&call.assessment));
+        let doubt = call.doubt.as_ref();
+        question.doubt =
+            doubt.map(|limit| format!("{}, but `{}` is limited", limit.why, limit.permission));
         question.trace = call.cx.trace.as_deref().map(str::to_owned);
 
         let book = RoundStore::of(&call.cx, question.binding);

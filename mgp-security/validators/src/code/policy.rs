@@ -12,43 +12,21 @@ pub struct CodePolicy {
     pub(super) max_bytes: Option<u64>,
     pub(super) blocked_imports: Vec<String>,
     pub(super) blocked_patterns: Vec<String>,
-    pub(super) allowed_imports: Option<Vec<String>>,
+    pub(super) allowed_imports: Vec<String>,
 }
 
 impl CodePolicy {
     /// Creates the rules that a declaration contains.
     #[must_use]
     pub fn new(declared: &CodeSafety) -> Self {
-        let allowed = declared.allowed_imports.to_vec();
         Self {
             level: declared.level.clone(),
             language: declared.language.clone(),
             max_bytes: declared.max_code_size_bytes,
             blocked_imports: declared.blocked_imports.to_vec(),
             blocked_patterns: declared.blocked_patterns.to_vec(),
-            allowed_imports: (!allowed.is_empty()).then_some(allowed),
+            allowed_imports: declared.allowed_imports.to_vec(),
         }
-    }
-
-    /// Adds the rules of another declaration. The stricter level and the smaller size apply, every blocked name stays
-    /// blocked, and only names that both declarations allow are allowed.
-    #[must_use]
-    pub fn tightened(mut self, other: &CodeSafety) -> Self {
-        let other = Self::new(other);
-        if rank(&other.level) > rank(&self.level) {
-            self.level = other.level;
-        }
-        self.language = self.language.or(other.language);
-        self.max_bytes = [self.max_bytes, other.max_bytes].into_iter().flatten().min();
-        self.blocked_imports.extend(other.blocked_imports);
-        self.blocked_patterns.extend(other.blocked_patterns);
-        self.allowed_imports = match (self.allowed_imports, other.allowed_imports) {
-            (Some(ours), Some(theirs)) => {
-                Some(ours.into_iter().filter(|name| theirs.contains(name)).collect())
-            }
-            (ours, theirs) => ours.or(theirs),
-        };
-        self
     }
 
     /// Sets the language of the code.
@@ -75,7 +53,7 @@ impl CodePolicy {
     pub(super) fn hints(&self) -> CodeHints {
         let mut hints = CodeHints::default();
         hints.blocked_imports = self.blocked_imports.clone().into();
-        hints.allowed_imports = self.allowed_imports.clone().unwrap_or_default().into();
+        hints.allowed_imports = self.allowed_imports.clone().into();
         hints.max_code_size_bytes = self.max_bytes;
         hints
     }
@@ -103,8 +81,7 @@ impl CodePolicy {
                 under(module, listed) || whole.as_deref().is_some_and(|whole| under(whole, listed))
             })
         };
-        listed(&self.blocked_imports)
-            || self.is_strict() && !listed(self.allowed_imports.as_deref().unwrap_or_default())
+        listed(&self.blocked_imports) || self.is_strict() && !listed(&self.allowed_imports)
     }
 }
 

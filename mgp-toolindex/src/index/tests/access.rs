@@ -5,10 +5,14 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use mgp_types::mgp::SearchStrategy;
 use proptest::prelude::*;
 
+use super::embedding::Fake;
 use super::*;
 use crate::catalog::{Allowed, AllowedKey};
+use crate::embed::Cost;
+use crate::search::FallbackReason;
 
 /// Allows only the listed tools, and counts the checks.
 #[derive(Default)]
@@ -61,6 +65,69 @@ fn a_tool_without_access_is_in_no_list_and_no_count() {
     let (tools, tree) = index.caller_overview(&allowed);
     assert_eq!(tools, 2);
     assert_eq!(tree.roots.iter().map(|node| node.tools).sum::<usize>(), 2);
+}
+
+#[test]
+fn the_words_of_hidden_tools_change_no_result() {
+    let texts = ["Reads a report about zorblax", "Writes a memo", "Lists the open invoices"];
+    let own: Vec<_> = (0..12).map(|at| tool(&format!("own_{at}"), texts[at % 3])).collect();
+    let archive = ServerEntry::new("t").tool(tool("archive", "Stores a memo about a report"));
+    let mut names: Vec<_> = (0..12).map(|at| format!("s.own_{at}")).collect();
+    names.push("t.archive".to_owned());
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let put = |index: &ToolIndex, server: &str, tools: &[Tool]| {
+        index.put(ServerEntry::new(server).tools(tools.iter().cloned())).unwrap();
+    };
+    let index = |hidden: &str| {
+        let others: Vec<_> = (0..250).map(|at| tool(&format!("other_{at}"), hidden)).collect();
+        let index = ToolIndex::new();
+        put(&index, "a", &others);
+        // Some tools are removed again, so that `archive` gets the slot of one of them.
+        put(&index, "s", &[&own[..], &others[..30]].concat());
+        put(&index, "s", &own);
+        put(&index, "a", &others[..200]);
+        index.put(archive.clone()).unwrap();
+        index
+    };
+    let (same, other) = (index("Reads a memo about zorblax"), index("Plays the violin at night"));
+    let alone = ToolIndex::new();
+    put(&alone, "s", &own);
+    alone.put(archive.clone()).unwrap();
+    for key in [None, Some(AllowedKey::new("me", 1))] {
+        let allowed = Named::new(&names, key);
+        let ask = |index: &ToolIndex, query: &Query| {
+            let mut found = index.search(query, &allowed).unwrap();
+            found.check_fit();
+            let hits = found.hits.iter().map(|hit| (hit.tool.tool_id(), hit.score));
+            (hits.collect::<Vec<_>>(), found.is_weak)
+        };
+        let texts = ["zorblax", "zorblxa report", "write a memo", "violin", "read, then list it"];
+        for (text, strategy) in
+            texts.iter().flat_map(|text| SearchStrategy::KNOWN.iter().map(move |one| (text, one)))
+        {
+            for filter in [Filter::new(), Filter::new().server("s")] {
+                let query = Query::new(*text).strategy(strategy.clone()).filter(filter);
+                let expected = ask(&alone, &query);
+                assert_eq!(ask(&same, &query), expected, "{query:?}");
+                assert_eq!(ask(&other, &query), expected, "{query:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_vectors_of_hidden_tools_do_not_count() {
+    let index = ToolIndex::builder().embedder(Fake::new("fast", Cost::Small)).build();
+    index.put_all([files(), mail()]).unwrap();
+    let search = |allowed: &dyn Allowed| {
+        let fallback = index.search(&Query::new("send"), allowed).unwrap().fallback;
+        fallback.map(|fallback| fallback.reason)
+    };
+    let allowed = Named::new(&["mail.send_mail"], None);
+    assert_eq!((search(&AllTools), search(&allowed)), (None, None));
+    let slot = index.shared.snapshot().catalog.find("mail", "send_mail").unwrap();
+    index.shared.set_vectors(|next| next.vectors.as_mut().unwrap().clear(slot));
+    assert_eq!((search(&AllTools), search(&allowed)), (None, Some(FallbackReason::Embedding)));
 }
 
 #[tokio::test(start_paused = true)]

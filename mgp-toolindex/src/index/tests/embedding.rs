@@ -215,6 +215,26 @@ async fn a_server_whose_new_description_cannot_be_embedded_loses_its_old_vector(
     }
 }
 
+#[test]
+fn each_change_of_texts_or_vectors_has_a_higher_version() {
+    let index = index(&Fake::new("fast", Cost::Small));
+    index.put(files()).unwrap();
+    let version = || index.shared.snapshot().content_version;
+    let before = version();
+    index.set_state("files", ServerState::Error);
+    assert_eq!(version(), before);
+    let slot = index.shared.snapshot().catalog.find("files", "read_file").unwrap();
+    // A vector without a direction clears the row.
+    for vector in [[1.0; 48], [0.0; 48]] {
+        let before = version();
+        index.shared.set_vectors(|next| next.vectors.as_mut().unwrap().set(slot, &vector));
+        assert!(version() > before, "{vector:?}");
+    }
+    let before = version();
+    index.remove("files").unwrap();
+    assert!(version() > before);
+}
+
 /// An embedder that panics, as one from outside this crate may do.
 #[derive(Debug)]
 struct Rash;

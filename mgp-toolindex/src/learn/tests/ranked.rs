@@ -126,6 +126,23 @@ fn a_tool_without_access_is_not_found_even_after_many_calls() {
 }
 
 #[test]
+fn past_calls_after_unlike_queries_give_no_confidence() {
+    let history = History::new();
+    for n in 0..40 {
+        history.record(&me(), &format!("what will the weather be on day {n}"), "s.barometer");
+        history.record(&me(), &format!("show the month of number {n}"), "s.send_mail");
+    }
+    history.settle();
+    let index = index(Some(&history));
+    let best = |text| found(&index, &ask(text)).first().map_or(0.0, |(_, score)| *score);
+    assert!(best("what will the weather be on day 3") > 0.6);
+    for text in ["compile the kernel", "ride a unicorn"] {
+        let score = best(text);
+        assert!(score > 0.0 && score < 0.4, "{text}: {score}");
+    }
+}
+
+#[test]
 fn many_past_calls_contradict_the_ranking_and_win() {
     for retention in [Retention::Text, Retention::Vector] {
         let history = History::with_config(HistoryConfig::new().retention(retention));

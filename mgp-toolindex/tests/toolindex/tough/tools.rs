@@ -38,7 +38,5 @@ pub(crate) fn by_all(index: &ToolIndex, text: &str) -> SearchResult {
 
 /// Returns the resident memory of this process in kilobytes, if the system has `/proc`.
 pub(crate) fn resident() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
-    line.split_whitespace().next()?.parse().ok()
+    Some(mgp_testkit::process_memory(std::process::id(), "VmRSS")? >> 10)
 }

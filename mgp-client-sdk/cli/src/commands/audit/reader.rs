@@ -119,11 +119,12 @@ impl Filters {
 const OWN_PREFIX: &str = "dev.cloto.";
 
 /// The event types that are not in the specification.
-const OWN_KINDS: [&str; 23] = [
+const OWN_KINDS: [&str; 24] = [
     "dev.cloto.administered",
     "dev.cloto.approval_decided",
     "dev.cloto.approval_requested",
     "dev.cloto.callback_unanswered",
+    "dev.cloto.changes_lost",
     "dev.cloto.confirmation_denied",
     "dev.cloto.confirmation_given",
     "dev.cloto.definition_approved",

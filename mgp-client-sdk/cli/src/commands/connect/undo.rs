@@ -237,6 +237,8 @@ impl FileChange {
     /// Writes the file as it was before this change, and restores what mgp had recorded about that file.
     fn take_back(&self, global: &Global, is_forced: bool) -> CliResult<UndoRow> {
         let plan = self.plan(global, is_forced)?;
+        // Fail before the host's file is written if the records are damaged.
+        Record::read(global, &self.file)?;
         let backup = self.write(&plan)?;
         Record::write(global, &self.file, self.record.clone())?;
         self.remove_backup();

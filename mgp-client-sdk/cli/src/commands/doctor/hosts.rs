@@ -1,5 +1,6 @@
 //! Checks of the hosts of this user: whether each starts mgp.
 
+use std::fmt::Display;
 use std::path::Path;
 
 use mgp_discovery::import::ImportError;
@@ -8,7 +9,6 @@ use super::super::connect::{HostFile, host_file};
 use super::report::{Check, Level};
 use super::server::split_remedy;
 use crate::args::Global;
-use crate::exit::Failure;
 use crate::hosts::{KnownHost, first_names, home};
 
 /// Checks each host that has a file of servers.
@@ -37,8 +37,8 @@ pub(super) fn check(global: &Global) -> Vec<Check> {
 }
 
 /// Reports a file that no command can read.
-fn unreadable(host: &str, failure: &Failure) -> Check {
-    Check::new("host", Level::Warn, format!("{host}: {failure}")).with_fix("correct the file")
+fn unreadable(host: &str, why: &dyn Display) -> Check {
+    Check::new("host", Level::Warn, format!("{host}: {why}")).with_fix("correct the file")
 }
 
 /// Reports files that no command changes, and from which a host starts servers.
@@ -49,7 +49,8 @@ fn check_others(host: KnownHost, home: &Path) -> Vec<Check> {
         let fix = format!("run `mgp import {name} --apply`, then remove them there");
         Check::new("host", Level::Warn, what).with_fix(fix)
     });
-    let beside = host.unread_servers(home).map(|what| Check::new("host", Level::Warn, what));
+    let beside = host.unread_servers(home).into_iter();
+    let beside = beside.map(|what| Check::new("host", Level::Warn, what));
     settings.into_iter().chain(beside).collect()
 }
 
@@ -58,10 +59,15 @@ fn check_project(host: KnownHost, user_file: &Path) -> Option<Check> {
     let file = host.project_file(&std::env::current_dir().ok()?)?;
     // In the user's home folder, it can be the file for all projects.
     let is_user_file = dunce::canonicalize(&file).ok() == dunce::canonicalize(user_file).ok();
-    if is_user_file || !host.starts_others(&file) {
+    if is_user_file {
         return None;
     }
     let name = host.name();
+    match host.starts_others(&file) {
+        Ok(true) => {}
+        Ok(false) => return None,
+        Err(why) => return Some(unreadable(name, &why)),
+    }
     let what = format!("{name} starts the servers in `{}` here, not governed", file.display());
     let fix = format!(
         "check them, run `mgp import {name} --project --apply`, then `mgp connect {name} --project --replace`"

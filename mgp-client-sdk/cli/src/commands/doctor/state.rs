@@ -6,14 +6,15 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use mgp_discovery::SecretFile;
 use mgp_security::auth::{ApiKeys, FileKeys};
-use mgp_security::{FolderError, Governance, LogError};
+use mgp_security::{FolderError, Governance, LogError, RecordFlaw};
 use mgp_types::store::{MemoryStore, Store};
 use tokio::time::timeout;
 
 use super::report::{Check, Level};
 use crate::args::Global;
-use crate::commands::audit::lost_records;
+use crate::commands::audit::{RECORDS_LOST, count_lost};
 use crate::exit::Failure;
 use crate::output::plural;
 use crate::replace_file::create_private;
@@ -25,6 +26,9 @@ const VERIFY_TIMEOUT: Duration = Duration::from_secs(10);
 /// The age up to which a loss of audit records is reported.
 const LOSS_REPORTED: Duration = Duration::from_hours(30 * 24);
 
+/// The type of the events that count changes of the state that were lost.
+const CHANGES_LOST: &str = "dev.cloto.changes_lost";
+
 /// The remedy for a state that cannot be read.
 const RESTORE: &str =
     "restore the folder from a back-up, or move it away to start with an empty one";
@@ -33,11 +37,7 @@ const RESTORE: &str =
 ///
 /// The store is empty if the folder does not exist yet.
 pub(super) async fn check(global: &Global) -> (Vec<Check>, Option<Arc<dyn Store>>) {
-    let failed = |failure: Failure| {
-        let text = failure.to_string();
-        let (what, fix) = text.rsplit_once("; ").unwrap_or((&text, RESTORE));
-        (vec![Check::new("state", Level::Fail, what).with_fix(fix)], None)
-    };
+    let failed = |failure: Failure| (vec![unusable(&failure.to_string())], None);
     let folder = match state::folder(global) {
         Ok(folder) => folder,
         Err(failure) => return failed(failure),
@@ -58,9 +58,26 @@ pub(super) async fn check(global: &Global) -> (Vec<Check>, Option<Arc<dyn Store>
         return (vec![not_created(&folder)], Some(Arc::new(MemoryStore::new())));
     }
     match state::db(global).await {
-        Ok(db) => (check_folder(&folder).await, Some(Arc::new(db))),
+        Ok(db) => {
+            let mut checks = check_folder(&folder).await;
+            if let Err(error) = Governance::check_entries(&db).await {
+                checks.push(unusable(&format!("`{}`: {error}", folder.join("state.db").display())));
+            }
+            (checks, Some(Arc::new(db)))
+        }
         Err(failure) => failed(failure),
     }
+}
+
+/// Reports a state that no kernel can use.
+pub(super) fn unusable(text: &str) -> Check {
+    failed("state", text)
+}
+
+/// Reports a file that cannot be used; the remedy is the end of the text, if that has one.
+fn failed(about: &'static str, text: &str) -> Check {
+    let (what, fix) = text.rsplit_once("; ").unwrap_or((text, RESTORE));
+    Check::new(about, Level::Fail, what).with_fix(fix)
 }
 
 /// Writes and removes a small file in the state folder, or in its nearest existing parent if it does not exist.
@@ -105,14 +122,23 @@ async fn check_log(folder: &Path) -> Check {
         let records = Governance::verify(folder).await?;
         let since = SystemTime::now().checked_sub(LOSS_REPORTED);
         // Ignore an error of this second read, which is unlikely, because `verify` has just read the log.
-        let lost = lost_records(folder, since).await.unwrap_or_default();
-        Ok::<_, FolderError>((records, lost))
+        let lost = count_lost(folder, RECORDS_LOST, since).await.unwrap_or_default();
+        let changes = count_lost(folder, CHANGES_LOST, since).await.unwrap_or_default();
+        Ok::<_, FolderError>((records, lost, changes))
     };
     match timeout(VERIFY_TIMEOUT, verified).await {
-        Ok(Ok((records, 0))) => {
+        Ok(Ok((records, 0, 0))) => {
             Check::new("audit", Level::Ok, format!("{}, unchanged", plural(records, "record")))
         }
-        Ok(Ok((records, lost))) => {
+        Ok(Ok((_, 0, changes))) => {
+            let what = format!(
+                "the state lost {} in the last 30 days that the audit log has: a power cut undid them, or an older state replaced it",
+                plural(changes, "change")
+            );
+            Check::new("audit", Level::Warn, what)
+                .with_fix("run `mgp audit query --type changes_lost`, compare the changes before it with `mgp access matrix` and `mgp permissions ls`, and repeat those that are missing")
+        }
+        Ok(Ok((records, lost, _))) => {
             let (records, lost) = (plural(records, "record"), plural(lost, "record"));
             let what = format!("{records}, unchanged; {lost} lost in the last 30 days");
             Check::new("audit", Level::Warn, what)
@@ -125,23 +151,19 @@ async fn check_log(folder: &Path) -> Check {
         Ok(Err(FolderError::Empty(_))) => {
             Check::new("audit", Level::Ok, "no records yet")
         }
-        Ok(Err(FolderError::Log(LogError::BadRecord(bad)))) if is_new(folder) => {
-            tracing::debug!(%bad, "no audit log yet");
+        Ok(Err(FolderError::Log(LogError::BadRecord(bad)))) if bad.why == RecordFlaw::NoHead => {
             Check::new("audit", Level::Ok, "no records yet")
         }
-        Ok(Err(error @ FolderError::State { .. })) => {
-            Check::new("state", Level::Fail, error.to_string())
-                .with_fix(RESTORE)
-        }
+        Ok(Err(
+            error @ (FolderError::State { .. }
+            | FolderError::StateLost { .. }
+            | FolderError::Log(LogError::Exposed { .. } | LogError::Key(_))),
+        )) => unusable(&error.to_string()),
         Ok(Err(error)) => Check::new("audit", Level::Fail, error.to_string())
             .with_fix("keep the log as evidence, set `dir = \"audit-2\"` below `[kernel.audit]` for a new one, and start the kernel, e.g. with `mgp servers ls`"),
         Err(_) => Check::new("audit", Level::Warn, "the log is too long to be verified here")
             .with_fix("run `mgp audit verify`"),
     }
-}
-
-fn is_new(folder: &Path) -> bool {
-    fs::read_dir(folder.join("audit")).map_or(true, |mut entries| entries.next().is_none())
 }
 
 fn file_sizes(folder: &Path) -> impl Iterator<Item = u64> {
@@ -152,6 +174,13 @@ fn file_sizes(folder: &Path) -> impl Iterator<Item = u64> {
         .filter_map(|entry| entry.metadata().ok())
         .filter(fs::Metadata::is_file)
         .map(|metadata| metadata.len())
+}
+
+/// Reports a file of secrets that cannot be used; without it, no server starts that needs a secret.
+pub(super) fn check_secrets(global: &Global) -> Option<Check> {
+    let folder = state::folder(global).ok()?;
+    let error = SecretFile::in_folder(&folder).names().err()?;
+    Some(failed("secrets", &error.to_string()))
 }
 
 pub(super) async fn check_keys(global: &Global) -> Option<Check> {

@@ -565,7 +565,9 @@ async fn waiting(global: &Global, before: &KernelServer) -> CliResult<Vec<String
     // Wait until the kernel lists the changed server: while it replaces the server, it does not list it.
     while fetch_server(&client, id).await?.is_none_or(|server| server.reach == before.reach) {
         if Instant::now() > end {
-            return Err(Failure::failed("the kernel did not use the new version in time"));
+            return Err(Failure::failed(format!(
+                "the kernel did not start the new version within {START_TIMEOUT:?}; see `mgp servers ls`"
+            )));
         }
         sleep(POLL_INTERVAL).await;
     }

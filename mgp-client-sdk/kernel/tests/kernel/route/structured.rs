@@ -1,16 +1,18 @@
-//! Tests of structured content that is not an object, which only the modern era has, and of that of refusals.
+//! Tests of content that some revisions lack: structured content that is not an object, which only the modern era has,
+//! links to resources and audio. Also tests of the structured content of refusals.
 
 use mgp_client_sdk::ToolResult as _;
 use mgp_discovery::GovernanceConfig;
+use mgp_server_sdk::Prompt;
 use mgp_server_sdk::prelude::*;
-use mgp_types::mcp::Era;
+use mgp_types::mcp::{Era, PromptMessage, Role};
 use mgp_types::method::ToolsList;
 use mgp_types::service::{Call, Reply, Stack, around};
 use mgp_types::{Payload, RawObject};
 use serde_json::{Value, json};
 
 use super::world::{
-    PAIRS, answering, host, host_of, kernel_with, limit_era, open, until, wait_for_tools,
+    PAIRS, answering, host, host_of, kernel_with, limit_era, open, raw_peer, until, wait_for_tools,
 };
 
 /// Returns a server with the tool `names`, whose result is also text, and the tools `bare` and `free`, whose results
@@ -150,4 +152,48 @@ async fn a_reference_at_the_root_of_an_output_schema_is_listed_for_legacy_hosts(
         assert_eq!(content.get::<Value>().unwrap(), json!({ "kids": [] }), "{round}");
     }
     assert_eq!(kernel.servers()[0].era.as_deref(), Some("modern+legacy"));
+}
+
+/// Regression test: hosts of revisions without links to resources, or without audio, received them and refused the
+/// whole result.
+#[tokio::test]
+async fn links_and_audio_are_texts_for_hosts_of_revisions_without_them() {
+    fn blocks() -> Vec<ContentBlock> {
+        let text = r#"[
+            {"type":"resource_link","uri":"file:///a","name":"a","mimeType":"text/plain","description":"The log"},
+            {"type":"audio","data":"AAAA","mimeType":"audio/wav"}
+        ]"#;
+        serde_json::from_str(text).unwrap()
+    }
+    fn server() -> Server {
+        let cite = Prompt::new("cite", "Cites", || async {
+            let messages = blocks().into_iter().map(|block| PromptMessage::new(Role::User, block));
+            messages.collect::<Vec<_>>()
+        });
+        let shows = || async { CallToolResult::new(blocks()) };
+        Server::new("a", "1").tool(Tool::new("show", "Shows", shows)).prompt(cite)
+    }
+    let kernel = kernel_with("a", open(&["show"]), 1, server).await;
+    for (revision, kinds) in [
+        ("2024-11-05", ["text", "text"]),
+        ("2025-03-26", ["text", "audio"]),
+        ("2025-06-18", ["resource_link", "audio"]),
+    ] {
+        let mut host = raw_peer(&kernel, "ann");
+        host.ask("initialize", mgp_testkit::hello(revision, &json!({}))).await;
+        host.line(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#).await;
+        let called = host.ask("tools/call", json!({ "name": "show", "arguments": {} })).await;
+        let cited = host.ask("prompts/get", json!({ "name": "cite" })).await;
+        let messages = &cited["result"]["messages"];
+        for (at, kind) in kinds.iter().enumerate() {
+            let block = &called["result"]["content"][at];
+            assert_eq!(block["type"], *kind, "{revision}: {called}");
+            assert_eq!(messages[at]["content"], *block, "{revision}: {cited}");
+            if at == 0 && *kind == "text" {
+                let text = "Link to the resource `a` (text/plain): file:///a\nThe log";
+                assert_eq!(block["text"], text, "{revision}: {called}");
+            }
+        }
+    }
+    kernel.stop().await;
 }

@@ -6,6 +6,7 @@ use mgp_types::store::{Change, MemoryStore};
 
 use super::super::chain::{Chain, ChainKey, Checkpoint, RecordKind};
 use super::*;
+use crate::audit::EventSource as _;
 use crate::audit::forward::POSITIONS;
 use crate::{AuditQuery, RecordFlaw};
 
@@ -63,7 +64,12 @@ async fn head(store: &MemoryStore) -> LogHead {
 
 /// Returns the counts of lost records that the events of a log name.
 async fn losses(log: &AuditLog) -> Vec<u64> {
-    let query = AuditQuery::new().event_type("dev.cloto.records_lost");
+    counts(log, "dev.cloto.records_lost").await
+}
+
+/// Returns the counts that the events of a type name.
+async fn counts(log: &AuditLog, kind: &str) -> Vec<u64> {
+    let query = AuditQuery::new().event_type(kind);
     let events = log.query(query).await.unwrap().events;
     let count = |event: &AuditEvent| event.details.as_ref().unwrap().decode("count").unwrap();
     events.iter().filter_map(count).collect()
@@ -117,6 +123,37 @@ async fn a_second_power_cut_that_brings_the_earlier_head_back_does_not_make_the_
         for refused in [cut.verify().await.map(drop), cut.open().await.map(drop)] {
             let head = RecordFlaw::Head;
             assert!(matches!(&refused, Err(LogError::BadRecord(bad)) if bad.why == head));
+        }
+    }
+}
+
+#[tokio::test]
+async fn changes_that_the_store_lost_and_the_log_has_are_recorded_once() {
+    let (folder, store) = (Folder::new(), MemoryStore::new());
+    let log = AuditLog::open(folder.config(), Some(shared(&store))).await.unwrap();
+    let kept = Change::new().event("audit", event("kept"));
+    store.commit(kept.clone()).await.unwrap();
+    log.flush().await.unwrap();
+    let earlier = String::from_utf8(head(&store).await.text()).unwrap();
+    let later = Change::new().event("audit", event("revoked")).event("audit", event("granted"));
+    store.commit(later.clone()).await.unwrap();
+    log.close().await.unwrap();
+    for (has_changes, expected) in [(true, &[][..]), (false, &[2_u64][..])] {
+        // The state that a killed process leaves before it saves the head, or that a power cut leaves.
+        let (folder, store) = (folder.copy(), MemoryStore::new());
+        store.commit(kept.clone()).await.unwrap();
+        store.acknowledge("audit", 1).await.unwrap();
+        if has_changes {
+            store.commit(later.clone()).await.unwrap();
+        }
+        let earlier = Payload::parse(earlier.clone()).unwrap();
+        store.commit(Change::new().put("audit", "audit", earlier)).await.unwrap();
+        for _ in 0..2 {
+            let log = AuditLog::open(folder.config(), Some(shared(&store))).await.unwrap();
+            log.flush().await.unwrap();
+            assert_eq!(counts(&log, "dev.cloto.changes_lost").await, expected);
+            assert_eq!(log.after(0, 9).await.unwrap().len(), 3 + expected.len());
+            log.close().await.unwrap();
         }
     }
 }

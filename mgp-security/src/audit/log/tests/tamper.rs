@@ -356,3 +356,17 @@ async fn an_open_log_whose_newest_file_is_removed_is_reported() {
     fs::remove_file(folder.segments().last().unwrap()).unwrap();
     assert!(log.is_removed());
 }
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_pipe_in_place_of_a_file_of_the_log_is_refused_without_waiting() {
+    for name in ["audit.0000000000000001.jsonl", "audit.lock"] {
+        let folder = Folder::new();
+        folder.open().await.close().await.unwrap();
+        let path = folder.dir.join(name);
+        fs::remove_file(&path).unwrap();
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+        let refused = AuditLog::open(folder.config(), None).await.unwrap_err();
+        assert!(refused.to_string().contains("is not a plain file"), "{refused}");
+    }
+}

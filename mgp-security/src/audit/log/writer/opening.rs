@@ -11,11 +11,13 @@ use crate::audit::Event;
 impl Writer {
     /// Records the calls that an earlier process left running, and takes the events that wait in the store.
     ///
-    /// `waiting` has the ids of the approvals for which calls waited, by the number of the call's intent.
+    /// `saved_outbox` is the number of the last event of the store in the saved head. `waiting` has the ids of the
+    /// approvals for which calls waited, by the number of the call's intent.
     pub(super) fn finish_recovery(
         &mut self,
         cut: CutEnd,
         lost: u64,
+        saved_outbox: u64,
         waiting: &BTreeMap<u64, String>,
     ) -> Result<(), Reason> {
         if cut.bytes > 0 || !self.open.is_empty() {
@@ -29,6 +31,13 @@ impl Writer {
         }
         if lost > 0 {
             self.record_loss(lost)?;
+        }
+        if let Some(outbox) = &self.outbox {
+            let lost = outbox.count_lost(saved_outbox, self.outbox_number, &self.recent);
+            match lost.map_err(reason)? {
+                0 => {}
+                count => self.record_lost_changes(count)?,
+            }
         }
         if !self.open.is_empty() {
             let open = std::mem::take(&mut self.open);
@@ -69,6 +78,20 @@ impl Writer {
         self.head_place.rewind_sinks(self.chain.no, lost).map_err(reason)?;
         self.save_head(LogHead { lost, ..LogHead::of(&self.chain, self.outbox_number) })?;
         let event = Event::records_lost(&self.config.name, lost).build();
+        self.group.begin(self.chain, self.outbox_number);
+        self.group.event(&encode_or_replace(event), None);
+        self.write(HeadSave::Now)
+    }
+
+    /// Records an event about changes whose events the log has and which the store lost, e.g. in a power cut. Then a
+    /// grant that was revoked may apply again.
+    fn record_lost_changes(&mut self, count: u64) -> Result<(), Reason> {
+        tracing::error!(
+            log = self.config.name,
+            count,
+            "the state lost changes that the audit log has, or was replaced by an older one; compare and repeat them"
+        );
+        let event = Event::changes_lost(&self.config.name, count).build();
         self.group.begin(self.chain, self.outbox_number);
         self.group.event(&encode_or_replace(event), None);
         self.write(HeadSave::Now)
