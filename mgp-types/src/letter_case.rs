@@ -1,5 +1,7 @@
 //! The comparison of the names of members without the case of their letters.
 
+use std::cmp::Ordering;
+
 /// Returns whether a name differs from a known one only in the case of letters.
 ///
 /// Peers that ignore the case of names, as many in Go and C# do, use such a member in place of the known one, although
@@ -15,11 +17,13 @@
 #[inline]
 pub fn differs_only_in_case(name: &str, known: &str) -> bool {
     debug_assert!(known.is_ascii(), "the names of the protocols are ASCII");
-    // Each member of each call is compared with several names, so only a name with other letters is folded.
-    let is_same = if name.is_ascii() {
-        name.eq_ignore_ascii_case(known)
-    } else {
-        folded(name).eq(folded(known))
+    // Each member of each call is compared with several names, so most comparisons must end with the lengths. No letter
+    // folds to more ASCII letters than it has bytes.
+    let is_folded = || !name.is_ascii() && folded(name).eq(folded(known));
+    let is_same = match name.len().cmp(&known.len()) {
+        Ordering::Less => false,
+        Ordering::Equal => name.eq_ignore_ascii_case(known) || is_folded(),
+        Ordering::Greater => is_folded(),
     };
     is_same && name != known
 }
@@ -42,5 +46,9 @@ mod tests {
             assert!(!differs_only_in_case(name, "arguments"), "{name}");
         }
         assert!(differs_only_in_case("\u{212a}ey", "key"), "the sign of kelvin");
+        assert!(
+            differs_only_in_case("addre\u{df}", "address")
+                && differs_only_in_case("o\u{fb03}ce", "office")
+        );
     }
 }

@@ -4,6 +4,7 @@
 //! whole message, and its call would wait for its time limit.
 
 use bytestring::ByteString;
+use memchr::memchr;
 
 /// The length of an escape `\uXXXX`.
 const ESCAPE: usize = 6;
@@ -13,7 +14,8 @@ const ESCAPE: usize = 6;
 pub(super) fn replace_lone_surrogates(line: ByteString) -> ByteString {
     // Few lines contain escapes of this kind at all. For all other lines, a text search is faster than the scan below.
     let begins = [r"\ud", r"\uD"];
-    let may_have_one = line.contains(r"\u") && begins.into_iter().any(|mark| line.contains(mark));
+    let has_escape = memchr(b'\\', line.as_bytes()).is_some() && line.contains(r"\u");
+    let may_have_one = has_escape && begins.into_iter().any(|mark| line.contains(mark));
     if !may_have_one {
         return line;
     }
