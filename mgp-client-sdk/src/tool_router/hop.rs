@@ -178,7 +178,11 @@ fn send_legacy(
     mut call: Call,
 ) -> BoxFuture<'static, Result<Reply, RpcError>> {
     if !call.cx().caller.accepts.elicitation {
-        return send(client, client.forwarding(), call.forward(peer));
+        let server = call.cx().server.clone();
+        let sending = send(client, client.forwarding(), call.forward(peer));
+        return Box::pin(async move {
+            sending.await.map_err(|error| check_pages(error, server.as_ref()))
+        });
     }
     let (caller, scope) = (call.cx().clone(), client.scope().clone());
     if matches!(caller.caller_access, CallerAccess::Channel(_)) {
@@ -484,8 +488,14 @@ async fn send_parked(
 ) -> Result<Reply, RpcError> {
     let cx = call.cx().clone();
     let CallerAccess::Channel(asker) = cx.caller_access.clone() else {
-        let outcome = send(&client, client.forwarding(), call.forward(peer)).await;
-        return outcome.map_err(|error| check_pages(error, cx.server.as_ref()));
+        let refused = match send(&client, client.forwarding(), call.forward(peer)).await {
+            Err(error) => check_pages(error, cx.server.as_ref()),
+            reply => return reply,
+        };
+        if let Some(page) = required_pages(&refused).and_then(|pages| pages.into_iter().next()) {
+            client.ask_for_visit(&cx, (0, 0), page).await?;
+        }
+        return Err(refused);
     };
     let caller = RoundsCaller { cx: &cx, asker, parked_calls: &parked_calls };
     let name = caller.parked();

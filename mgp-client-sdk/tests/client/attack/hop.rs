@@ -285,28 +285,32 @@ async fn the_completion_of_a_page_follows_the_refusal_that_names_it() {
 
 #[tokio::test]
 async fn a_refusal_that_names_a_script_as_its_page_does_not_reach_the_host() {
-    let (end, script) = Script::new();
-    tokio::spawn(refer_to_page(script, true, "javascript:alert(1)"));
-    let stack = gateway_over(end, EraChoice::Legacy, &lenient(ElicitApprover::everyone())).await;
-    let mut caller = raw::legacy(&stack, mallory(), "2025-11-25").await;
-    let refused = caller.ask("tools/call", json!({"name": "wipe", "arguments": {}})).await;
-    assert_eq!(code(&refused), 5000, "{refused}");
-    assert!(!caller.last_line().contains("javascript"), "{refused}");
+    for capabilities in [json!({"elicitation": {}}), json!({})] {
+        let (end, script) = Script::new();
+        tokio::spawn(refer_to_page(script, true, "javascript:alert(1)"));
+        let approver = lenient(ElicitApprover::everyone());
+        let stack = gateway_over(end, EraChoice::Legacy, &approver).await;
+        let mut caller = raw::legacy_with(&stack, mallory(), "2025-11-25", &capabilities).await;
+        let refused = caller.ask("tools/call", json!({"name": "wipe", "arguments": {}})).await;
+        assert_eq!(code(&refused), 5000, "{refused}");
+        assert!(!caller.last_line().contains("javascript"), "{refused}");
+    }
 }
 
 /// Regression test: callers of the modern era received error −32042, which only the legacy era defines.
 #[tokio::test]
 async fn a_modern_caller_is_asked_to_visit_a_page_and_its_call_is_sent_again() {
     for (offer, action) in [
-        (json!({"form": {}, "url": {}}), Some("accept")),
-        (json!({"form": {}, "url": {}}), Some("decline")),
-        (json!({"form": {}}), None),
+        (json!({"elicitation": {"form": {}, "url": {}}}), Some("accept")),
+        (json!({"elicitation": {"form": {}, "url": {}}}), Some("decline")),
+        (json!({"elicitation": {"form": {}}}), None),
+        (json!({}), None),
     ] {
         let (end, script) = Script::new();
         tokio::spawn(refer_to_page(script, false, "https://example.com/in"));
         let stack =
             gateway_over(end, EraChoice::Legacy, &lenient(ElicitApprover::everyone())).await;
-        let meta = mgp_testkit::modern_meta(&json!({"elicitation": offer}));
+        let meta = mgp_testkit::modern_meta(&offer);
         let mut agent = raw::modern(&stack, mallory()).with_meta(meta);
         let mut answer = agent.ask("tools/call", json!({"name": "wipe", "arguments": {}})).await;
         if let Some(action) = action {

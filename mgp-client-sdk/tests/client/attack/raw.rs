@@ -12,8 +12,18 @@ pub(crate) fn modern(stack: &Stack, principal: Principal) -> RawPeer {
 
 /// Connects as a principal, in a legacy revision with elicitation.
 pub(crate) async fn legacy(stack: &Stack, principal: Principal, revision: &str) -> RawPeer {
+    legacy_with(stack, principal, revision, &json!({"elicitation": {}})).await
+}
+
+/// Connects as a principal, in a legacy revision with these capabilities.
+pub(crate) async fn legacy_with(
+    stack: &Stack,
+    principal: Principal,
+    revision: &str,
+    capabilities: &Value,
+) -> RawPeer {
     let mut raw = connect(stack, principal);
-    raw.ask("initialize", hello(revision, &json!({"elicitation": {}}))).await;
+    raw.ask("initialize", hello(revision, capabilities)).await;
     raw.line(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#).await;
     raw
 }
