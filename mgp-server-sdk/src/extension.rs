@@ -58,10 +58,14 @@ impl ServerExtension for Idempotency {
 /// time without steps, or when it starts again after it was killed. It needs [`Idempotency`](crate::Idempotency) too,
 /// so that no step is undone twice.
 ///
+/// A program whose servers share their state, e.g. one server for each connection, opens both extensions once and
+/// clones them. Servers of different kinds need different stores.
+///
 /// A step is undone by the tool that its result names, or that its caller gave with the call. That call passes the
 /// author's layers like any other, e.g. those of [`Server::governed`]. It can neither ask the caller nor use a tool
-/// that needs a permission. The caller must be able to call the tool when it makes the step. A transaction that could not be undone waits until the author's program calls
-/// [`retry`](Transactions::retry) or [`resolve`](Transactions::resolve).
+/// that needs a permission. The caller must be able to call the tool when it makes the step. A transaction that could
+/// not be undone waits until the author's program calls [`retry`](Transactions::retry) or
+/// [`resolve`](Transactions::resolve).
 ///
 /// ```
 /// use std::sync::Arc;

@@ -96,15 +96,14 @@ impl TransactionTools for OwnTools {
             let (call, scope) = call.into_call()?;
             // The tool may need a permission since the step was made.
             refuse_permissions(&tools?, &tool, call.cx())?;
-            // A task of its own, because a panic in a layer of the author must not end the rollback.
-            let answer = tokio::spawn(async move { gates.send(call).await }).await;
+            let answer = gates.send(call).await;
             scope.end();
-            answer.map_err(|_| RpcError::internal("the call panicked"))?
+            answer
         })
     }
 
     fn has_ended(&self) -> bool {
-        self.gates.upgrade().is_none()
+        self.gates.is_dropped()
     }
 
     fn report(&self, _tenant: &str, _transaction: &TransactionRecord) {

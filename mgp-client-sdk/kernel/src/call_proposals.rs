@@ -1,6 +1,7 @@
 //! The state of idempotency keys and transactions (proposal 5), and their layers around the calls to a server.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use mgp_client_sdk::{ClientBuilder, gateway};
 use mgp_discovery::Config;
@@ -25,6 +26,8 @@ pub(crate) type LiveKeys = Box<dyn Fn(String) -> BoxFuture<'static, bool> + Send
 pub(crate) struct CallProposals {
     keys: Option<Idempotency>,
     pub(crate) transactions: Option<Transactions>,
+    /// `true` after the kernel began to stop: a rollback then pauses until the next kernel.
+    pub(crate) is_stopping: Arc<AtomicBool>,
     /// The check of a call before a person is asked about it; `None` if there are neither keys nor transactions.
     ask_check: Option<Arc<AskCheck>>,
 }

@@ -1,6 +1,7 @@
 //! The handle of a running kernel: its parts, starts and stops of its servers, and facts about its process.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use mgp_discovery::{HttpAccessConfig, OperatorProof, Registrations};
@@ -124,6 +125,7 @@ impl Kernel {
     /// # Cancel safety
     /// If the future is dropped, the servers continue to stop.
     pub async fn stop(&self) {
+        self.0.fleet.context().calls.is_stopping.store(true, Ordering::Relaxed);
         self.0.dispatcher.settle_saved_context().await;
         self.0.fleet.stop().await;
         // Export the last calls too: all calls have ended now.

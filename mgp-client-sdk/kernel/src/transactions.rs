@@ -1,5 +1,6 @@
 //! Calls the tools that undo the steps of callers' transactions (proposal 5).
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use mgp_lifecycle::{CompensationCall, TransactionTools, Transactions};
@@ -13,13 +14,18 @@ use crate::dispatch;
 use crate::handle::{Kernel, KernelParts};
 
 /// The [`TransactionTools`] of a kernel: calls tools of its servers to undo steps. Does not keep the kernel alive.
-struct CompensationCaller(Weak<KernelParts>);
+struct CompensationCaller {
+    kernel: Weak<KernelParts>,
+    is_stopping: Arc<AtomicBool>,
+}
 
 impl Kernel {
     /// Continues the rollbacks that were interrupted when an earlier process of the kernel ended.
     pub(crate) fn start_transactions(&self) {
-        if let Some(transactions) = &self.0.fleet.context().calls.transactions {
-            transactions.start(Arc::new(CompensationCaller(Arc::downgrade(&self.0))));
+        let calls = &self.0.fleet.context().calls;
+        if let Some(transactions) = &calls.transactions {
+            let (kernel, is_stopping) = (Arc::downgrade(&self.0), Arc::clone(&calls.is_stopping));
+            transactions.start(Arc::new(CompensationCaller { kernel, is_stopping }));
         }
     }
 
@@ -36,7 +42,7 @@ impl Kernel {
 
 impl CompensationCaller {
     fn kernel(&self) -> Result<Arc<KernelParts>, RpcError> {
-        self.0.upgrade().ok_or_else(|| RpcError::internal("the kernel stops"))
+        self.kernel.upgrade().ok_or_else(|| RpcError::internal("the kernel stops"))
     }
 }
 
@@ -84,7 +90,7 @@ impl TransactionTools for CompensationCaller {
     }
 
     fn has_ended(&self) -> bool {
-        self.0.strong_count() == 0
+        self.is_stopping.load(Ordering::Relaxed) || self.kernel.strong_count() == 0
     }
 
     fn report(&self, tenant: &str, transaction: &TransactionRecord) {

@@ -14,8 +14,8 @@ use mgp_types::method::{ToolsCall, TransactionBegin, TransactionCommit, Transact
 use mgp_types::mgp::AccessGrantParams;
 use mgp_types::mgp::Extension;
 use mgp_types::proposal::{
-    BeginTransactionParams, Compensation, EndTransactionParams, EndTransactionResult, StepId,
-    TransactionId, TransactionStatus,
+    BeginTransactionParams, Compensation, EndTransactionParams, EndTransactionResult,
+    IdempotencyKey, StepId, TransactionId, TransactionStatus,
 };
 use mgp_types::service::{Call, Principal, Stack, around};
 use mgp_types::store::{MemoryStore, Store};
@@ -36,6 +36,7 @@ struct Desk {
     tickets: Arc<Mutex<Vec<String>>>,
     store: Arc<MemoryStore>,
     transactions: Transactions,
+    keys: Idempotency,
     /// The number of tool calls that reached the author's layer.
     calls: Arc<AtomicUsize>,
 }
@@ -44,17 +45,19 @@ impl Desk {
     async fn new() -> Self {
         let store = Arc::new(MemoryStore::new());
         let transactions = Transactions::open(Arc::<MemoryStore>::clone(&store)).await.unwrap();
+        let keys = Idempotency::open(Arc::<MemoryStore>::clone(&store)).await.unwrap();
         let (tickets, calls) = Default::default();
-        Self { tickets, store, transactions, calls }
+        Self { tickets, store, transactions, keys, calls }
     }
 
     /// Returns the desk as a process finds it that starts after the end of this one.
     async fn restarted(self) -> Self {
         let store: Arc<dyn Store> = Arc::<MemoryStore>::clone(&self.store);
-        Self { transactions: Transactions::open(store).await.unwrap(), ..self }
+        let transactions = Transactions::open(Arc::clone(&store)).await.unwrap();
+        Self { transactions, keys: Idempotency::open(store).await.unwrap(), ..self }
     }
 
-    async fn server(&self) -> Server {
+    fn server(&self) -> Server {
         let (opened, deleted) = (Arc::clone(&self.tickets), Arc::clone(&self.tickets));
         let open = Tool::new("open", "Opens a ticket", move |ticket: Args<Ticket>, cx: Context| {
             let name = ticket.0.name;
@@ -78,18 +81,17 @@ impl Desk {
             calls.fetch_add(usize::from(call.is::<ToolsCall>()), Ordering::Relaxed);
             next.send(call)
         });
-        let store: Arc<dyn Store> = Arc::<MemoryStore>::clone(&self.store);
         Server::new("desk", "1.0")
             .tool(open)
             .tool(delete)
             .tool(purge.permissions(["com.example.purge"]))
             .extension(self.transactions.clone())
-            .extension(Idempotency::open(store).await.unwrap())
+            .extension(self.keys.clone())
             .layer(counted)
     }
 
     async fn client(&self, era: EraChoice) -> Client {
-        self.serve(era, self.server().await).await.0
+        self.serve(era, self.server()).await.0
     }
 
     /// Serves one client; the task ends with the server.
@@ -99,6 +101,7 @@ impl Desk {
             server.serve(there.reader, there.writer).await.unwrap();
         });
         let builder = Client::builder("test", "1").era(era).extension(Extension::Transactions);
+        let builder = builder.extension(Extension::Idempotency);
         (builder.connect(here.reader, here.writer).await.unwrap(), serving)
     }
 
@@ -130,12 +133,14 @@ async fn a_server_undoes_the_steps_of_a_caller_in_reverse_order_through_its_laye
         begin(&client, "tx").await;
         let first = open(&client, "tx", "a").await.unwrap();
         assert_eq!(first.member::<StepId>().unwrap().unwrap().0, "step-1");
-        open(&client, "tx", "b").await.unwrap();
+        let second = client.call("open").args(json!({ "name": "b" }));
+        let second = second.with(&TransactionId("tx".to_owned()));
+        second.with(&IdempotencyKey("b".to_owned())).await.unwrap();
         client.call("open").args(json!({ "name": "kept" })).await.unwrap();
         let result = roll_back(&client, "tx").await;
         assert_eq!(result.status, TransactionStatus::RolledBack, "{era:?} {result:?}");
         let order: Vec<_> = result.steps_compensated.iter().map(|step| &*step.step_id).collect();
-        assert_eq!(order, ["step-2", "step-1"]);
+        assert_eq!(order, ["b", "step-1"]);
         assert_eq!(desk.tickets(), ["kept"]);
         assert_eq!(desk.calls.load(Ordering::Relaxed), 5, "three calls and two that undo them");
         open(&client, "tx", "late").await.unwrap_err();
@@ -164,7 +169,7 @@ async fn a_transaction_outlasts_its_server_and_a_committed_one_is_kept() {
 #[tokio::test]
 async fn a_rollback_pauses_with_its_server_and_goes_on_with_the_next() {
     let desk = Desk::new().await;
-    let (client, serving) = desk.serve(EraChoice::Modern, desk.server().await).await;
+    let (client, serving) = desk.serve(EraChoice::Modern, desk.server()).await;
     begin(&client, "tx").await;
     open(&client, "tx", "a").await.unwrap();
     client.close().await;
@@ -176,7 +181,7 @@ async fn a_rollback_pauses_with_its_server_and_goes_on_with_the_next() {
     let first = desk.client(EraChoice::Modern).await;
     until("the rollback goes on", async || desk.tickets().is_empty()).await;
     // The end of a second connection does not end the transactions of the first one.
-    let (second, serving) = desk.serve(EraChoice::Modern, desk.server().await).await;
+    let (second, serving) = desk.serve(EraChoice::Modern, desk.server()).await;
     second.close().await;
     serving.await.unwrap();
     begin(&first, "later").await;
@@ -204,7 +209,7 @@ async fn a_compensation_that_its_caller_may_not_call_is_refused_with_the_step() 
     let ann = Principal::local().operator();
     let grant = AccessGrantParams::allow("local", "desk").tool("open");
     governance.access().grant(&ann, grant).await.unwrap();
-    let server = desk.server().await.governed(&governance, "desk");
+    let server = desk.server().governed(&governance, "desk");
     let (client, _serving) = desk.serve(EraChoice::Modern, server).await;
     let error = open_with(&client, &Compensation::new("delete")).await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::TOOL_NOT_FOUND, "{error}");

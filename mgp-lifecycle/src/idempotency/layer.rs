@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use mgp_types::proposal::{
     CallMembers, IdempotencyHeader, IdempotencyKey, IdempotencyTtl, Member as _, OriginalTimestamp,
-    ResultMembers, WasReplay,
+    WasReplay,
 };
 use mgp_types::service::{
     AgentId, BoxFuture, Call, CallRecord, CallerAccess, CallerChannel, ConsumerGone, Context,
@@ -214,14 +214,7 @@ async fn call_once<S: MgpService>(
     let member = keyed.key;
     let running = async move {
         run.store_start(key).await?;
-        let members = call.cx().extensions.get_shared::<ResultMembers>();
-        let mut outcome = inner.call(call).await;
-        // A repetition gets the stored result, so that must have what the tool added to it.
-        if let (Some(members), Ok(reply)) = (members, &mut outcome)
-            && let Some(body) = reply.as_body_mut()
-        {
-            members.write(body);
-        }
+        let outcome = inner.call(call).await;
         run.store_end(&outcome).await;
         outcome
     };

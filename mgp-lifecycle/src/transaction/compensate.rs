@@ -123,23 +123,27 @@ impl Transactions {
             return;
         }
         let transactions = self.clone();
+        let mut running = Some(RunningRollback { transactions: self.clone(), key: key.clone() });
         tokio::spawn(async move {
             loop {
                 // The store might be busy for a short time, which must not end a rollback.
                 let mut backoff = BACKOFF;
                 while let Err(error) = transactions.roll_back_steps(&key).await {
+                    if transactions.0.log.get(&key).is_none() {
+                        return;
+                    }
                     tracing::warn!(transaction = key.1, %error, "rollback interrupted; trying again");
                     tokio::time::sleep(backoff.next_delay()).await;
                 }
-                transactions.0.rollbacks.lock().remove(&key);
-                // Wake the callers that wait for the rollback, because it may have paused.
-                transactions.0.log.notify();
+                drop(running.take());
                 // It may have begun again before it was removed above.
                 let is_begun = transactions.0.log.is_rolling_back(&key);
                 let continues = is_begun && transactions.current_tools().is_some();
                 if !continues || !transactions.0.rollbacks.lock().insert(key.clone()) {
                     return;
                 }
+                let (transactions, key) = (transactions.clone(), key.clone());
+                running = Some(RunningRollback { transactions, key });
             }
         });
     }
@@ -212,24 +216,27 @@ impl Transactions {
         let Some(undo) = &step.undo else {
             return Err(step.error.clone().unwrap_or_else(|| "it has no compensation".to_owned()));
         };
-        let tools = self.current_tools().ok_or("the server stops")?;
         let mut members = CallMembers::default();
         let key = IdempotencyKey(step.undo_key(saga));
         members.set(&key).map_err(|error| error.message().to_owned())?;
         let grant = self.valid_grant(saga.credentials.as_ref()).await?;
         let mut backoff = BACKOFF;
         for attempt in 1.. {
-            let answer = tools.compensate(CompensationCall {
+            let tools = self.current_tools().ok_or("the server stops")?;
+            // A task of its own, because a panic in it must not end the rollback.
+            let answer = tokio::spawn(tools.compensate(CompensationCall {
                 principal: saga.owner.principal(),
                 grant: grant.clone(),
                 server: undo.server.as_str().into(),
                 tool: undo.tool.clone(),
                 arguments: undo.arguments.clone(),
                 members: members.clone(),
-            });
-            match answer.await {
+            }));
+            let panicked = |_| RpcError::internal("the call panicked");
+            match answer.await.map_err(panicked).flatten() {
                 Ok(reply) => return check_result(&reply),
                 // The idempotency key makes another attempt safe: the server runs it only if this attempt did not run.
+                Err(_) if attempt < MAX_ATTEMPTS && tools.has_ended() => {}
                 Err(error) if attempt < MAX_ATTEMPTS && is_passing(&error) => {
                     tokio::time::sleep(backoff.next_delay()).await;
                 }
@@ -254,7 +261,7 @@ impl Transactions {
         };
         if let Some(key) = key {
             let is_live = match self.0.live_keys.get() {
-                Some(is_live) => is_live(key.clone()).await,
+                Some(is_live) => tokio::spawn(is_live(key.clone())).await.unwrap_or(false),
                 None => false,
             };
             if !is_live {
@@ -263,6 +270,20 @@ impl Transactions {
             }
         }
         Ok(Some(CredentialGrant::new(permissions.iter().cloned(), || true)))
+    }
+}
+
+/// A guard that marks a rollback as running in this process until it is dropped.
+struct RunningRollback {
+    transactions: Transactions,
+    key: SagaKey,
+}
+
+impl Drop for RunningRollback {
+    fn drop(&mut self) {
+        self.transactions.0.rollbacks.lock().remove(&self.key);
+        // Wake the callers that wait for the rollback, because it may have paused.
+        self.transactions.0.log.notify();
     }
 }
 

@@ -359,8 +359,13 @@ fn usable(
 ) -> Result<Undo, String> {
     declared.server_id = None;
     let undo = Undo::new(declared, server.as_str());
-    let tools = transactions.tools();
-    let checked = check_size(&undo).and_then(|()| tools?.check(cx, server, &undo.tool));
+    // Without tools, e.g. after the connection of the caller has ended, the call that undoes the step is decided when it
+    // is made.
+    let may_call = || match transactions.current_tools() {
+        Some(tools) => tools.check(cx, server, &undo.tool),
+        None => Ok(()),
+    };
+    let checked = check_size(&undo).and_then(|()| may_call());
     match checked {
         Ok(()) => Ok(undo),
         Err(error) => Err(format!("its compensation `{}`: {}", undo.tool, error.message())),

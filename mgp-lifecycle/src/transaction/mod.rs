@@ -231,7 +231,8 @@ impl Transactions {
     /// Undoes the steps of a transaction in reverse order, and waits until the rollback has ended.
     ///
     /// # Errors
-    /// −32602 if the caller has no transaction with the id, or it is committed.
+    /// −32602 if the caller has no transaction with the id, or it is committed; −32603 if the tools end before the
+    /// rollback.
     ///
     /// # Cancel safety
     /// If the future is dropped, the rollback continues.
@@ -268,7 +269,7 @@ impl Transactions {
     /// has ended.
     ///
     /// # Errors
-    /// −32602 unless exactly one transaction with the id waits for a person.
+    /// −32602 unless exactly one transaction with the id waits for a person; −32603 if the tools end before the rollback.
     ///
     /// # Cancel safety
     /// If the future is dropped, the rollback continues.

@@ -126,6 +126,12 @@ impl WeakStack {
     pub fn upgrade(&self) -> Option<Stack> {
         self.0.upgrade().map(Stack)
     }
+
+    /// Returns whether the stack was dropped.
+    #[must_use]
+    pub fn is_dropped(&self) -> bool {
+        self.0.strong_count() == 0
+    }
 }
 
 crate::opaque_debug!(Stack);
