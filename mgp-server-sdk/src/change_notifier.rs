@@ -10,7 +10,7 @@ use mgp_types::RpcError;
 use mgp_types::mcp::EmptyResult;
 use mgp_types::method::{ResourcesSubscribe, ResourcesUnsubscribe};
 use mgp_types::mgp::LifecycleParams;
-use mgp_types::service::{BoxFuture, Context, Principal, Router};
+use mgp_types::service::{BoxFuture, Context, Principal, Router, Scope};
 
 use crate::resource::Resources;
 use crate::subscribers::{HasChanged, ListKind, Subscribers, WatchedResource};
@@ -38,7 +38,7 @@ use crate::subscribers::{HasChanged, ListKind, Subscribers, WatchedResource};
 /// let (one, two) = (Server::new("a", "1"), Server::new("b", "1"));
 /// let one = one.change_notifier(&notifier, Everything);
 /// let two = two.change_notifier(&notifier, Everything);
-/// notifier.tools_changed(|principal| principal.as_agent().is_none());
+/// notifier.tools_changed(|principal, _| principal.as_agent().is_none());
 /// # drop((one, two));
 /// ```
 #[derive(Clone, Debug, Default)]
@@ -99,18 +99,18 @@ impl ChangeNotifier {
         Self::default()
     }
 
-    /// Notifies the clients of matching principals that the list of tools changed.
-    pub fn tools_changed(&self, matches: impl Fn(&Principal) -> bool) {
+    /// Notifies the clients whose principal and scope match that the list of tools changed.
+    pub fn tools_changed(&self, matches: impl Fn(&Principal, &Scope) -> bool) {
         self.0.changed_for(ListKind::Tools, matches);
     }
 
-    /// Notifies the clients of matching principals that the list of prompts changed.
-    pub fn prompts_changed(&self, matches: impl Fn(&Principal) -> bool) {
+    /// Notifies the clients whose principal and scope match that the list of prompts changed.
+    pub fn prompts_changed(&self, matches: impl Fn(&Principal, &Scope) -> bool) {
         self.0.changed_for(ListKind::Prompts, matches);
     }
 
-    /// Notifies the clients of matching principals that the lists of resources and templates changed.
-    pub fn resources_changed(&self, matches: impl Fn(&Principal) -> bool) {
+    /// Notifies the clients whose principal and scope match that the lists of resources and templates changed.
+    pub fn resources_changed(&self, matches: impl Fn(&Principal, &Scope) -> bool) {
         self.0.changed_for(ListKind::Resources, matches);
     }
 

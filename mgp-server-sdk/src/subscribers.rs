@@ -200,17 +200,19 @@ impl Subscribers {
 
     /// Notifies all listeners that a list changed.
     pub(crate) fn changed(&self, list: ListKind) {
-        self.changed_for(list, |_| true);
+        self.changed_for(list, |_, _| true);
     }
 
-    /// Notifies the listeners of matching principals that a list changed.
-    pub(crate) fn changed_for(&self, list: ListKind, matches: impl Fn(&Principal) -> bool) {
+    /// Notifies the listeners whose principal and scope match that a list changed.
+    pub(crate) fn changed_for(&self, list: ListKind, matches: impl Fn(&Principal, &Scope) -> bool) {
         if !self.announced().has(list) {
             return;
         }
         let listeners = self.0.listeners.lock();
-        let interested = listeners.values().filter(|listener| listener.lists.has(list));
-        for listener in interested.filter(|listener| matches(&listener.principal)) {
+        let interested = listeners.values().filter(|listener| {
+            listener.lists.has(list) && matches(&listener.principal, &listener.scope)
+        });
+        for listener in interested {
             listener.record(|changes, _| {
                 changes.lists.insert(list);
                 true

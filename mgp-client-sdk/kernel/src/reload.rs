@@ -174,7 +174,7 @@ async fn apply(
         inbox.set_wait(config.kernel.approval_timeout);
     }
     if dispatch.meta_tools.set(&config) || lists_other_tools(&before, &config) {
-        parts.fleet.context().notifications.tools_changed(|_| true);
+        parts.fleet.context().notifications.tools_changed(|_, _| true);
     }
     let changes = changes(&change);
     let replaced = reconfigure_servers(kernel, &before, &config, &change);

@@ -21,6 +21,7 @@ pub(super) fn router(dispatcher: &Dispatcher, offered: ExtensionSet) -> Router {
         let dispatcher = dispatcher.clone();
         async move {
             dispatcher.wait_for_first_tools(&cx, FIRST_LIST_TIMEOUT).await;
+            dispatcher.parts().fleet.context().changed_lists.note_list(&cx);
             Ok(manifest(&dispatcher, &cx, offered))
         }
     })

@@ -108,6 +108,7 @@ impl ResolvedEntry {
 
 async fn list(dispatcher: Dispatcher, kind: ListKind, call: Call) -> Result<Reply, RpcError> {
     let servers = refreshed_servers(&dispatcher, call.cx(), kind).await;
+    dispatcher.parts().fleet.context().changed_lists.note_list(call.cx());
     page(kind, &NameTable::new(kind, &servers), &call)
 }
 

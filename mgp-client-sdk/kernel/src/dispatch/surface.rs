@@ -60,6 +60,6 @@ pub(super) fn notify_session_changed(
     let level = level(context, meta_tools, cx, &VisibleTools { view, cx }, 0, true);
     if !matches!(level, ContextLevel::Standard | ContextLevel::Category | ContextLevel::Discovery) {
         // A client that receives this notification requests the list again.
-        context.notifications.tools_changed(|other| *other == cx.principal);
+        context.notifications.tools_changed(|other, _| *other == cx.principal);
     }
 }

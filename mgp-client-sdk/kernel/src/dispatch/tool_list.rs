@@ -27,6 +27,7 @@ use crate::proposals::media;
 pub(super) async fn list(dispatcher: Dispatcher, call: Call) -> Result<Reply, RpcError> {
     dispatcher.retry_failed_starts(call.cx());
     dispatcher.wait_for_first_tools(call.cx(), FIRST_LIST_TIMEOUT).await;
+    dispatcher.parts().fleet.context().changed_lists.note_list(call.cx());
     let mut tools = current_list(&dispatcher, &call)?;
     let cx = call.cx();
     count_list(&dispatcher, cx);

@@ -4,11 +4,11 @@
 use std::time::{Duration, SystemTime};
 
 use mgp_discovery::ApprovedRegistration;
-use mgp_types::service::{Principal, ServerId};
+use mgp_types::service::{Principal, Scope, ServerId};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
-use super::changed_lists::{ChangedLists, Changes};
+use super::changed_lists::{ChangedLists, Changes, is_in_all_lists};
 use super::refresh_queue::ListGroup;
 use super::servers::{Fleet, WeakFleet};
 
@@ -52,19 +52,27 @@ pub(super) async fn follow_rules(mut rules: watch::Receiver<u64>, changes: Chang
 
 fn announce(fleet: &Fleet, Changes { of_servers, of_rules }: Changes) {
     for group in ListGroup::ALL {
-        let changed: Vec<&ServerId> =
-            of_servers.iter().filter(|(other, _)| *other == group).map(|(_, id)| id).collect();
-        if changed.is_empty() && !of_rules {
+        let changed: Vec<(&ServerId, u64)> = of_servers
+            .iter()
+            .filter(|((other, _), _)| *other == group)
+            .map(|((_, id), version)| (id, *version))
+            .collect();
+        if changed.is_empty() && of_rules.is_none() {
             continue;
         }
-        let sees = |principal: &Principal| {
-            of_rules || changed.iter().any(|id| sees_list(fleet, principal, id, group))
+        // Do not notify a session that knows the change: some old hosts hang when a notification follows their lists.
+        let needs_notice = |principal: &Principal, scope: &Scope| {
+            let is_new = |version: u64| !is_in_all_lists(scope, version);
+            let is_affected = |(id, version): &(&ServerId, u64)| {
+                is_new(*version) && sees_list(fleet, principal, id, group)
+            };
+            of_rules.is_some_and(is_new) || changed.iter().any(is_affected)
         };
         let notifications = &fleet.context().notifications;
         match group {
-            ListGroup::Tools => notifications.tools_changed(sees),
-            ListGroup::Resources => notifications.resources_changed(sees),
-            ListGroup::Prompts => notifications.prompts_changed(sees),
+            ListGroup::Tools => notifications.tools_changed(needs_notice),
+            ListGroup::Resources => notifications.resources_changed(needs_notice),
+            ListGroup::Prompts => notifications.prompts_changed(needs_notice),
         }
     }
 }

@@ -1,10 +1,12 @@
 //! The lists whose changes have not been announced to clients yet.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::mem;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
-use mgp_types::service::ServerId;
+use mgp_types::mcp::Era;
+use mgp_types::service::{Context, Scope, ServerId};
 use mgp_types::sync::Mutex;
 use tokio::sync::Notify;
 
@@ -17,26 +19,58 @@ pub(crate) struct ChangedLists(Arc<Pending>);
 #[derive(Default)]
 struct Pending {
     changes: Mutex<Changes>,
+    /// The version of the last recorded change; each change increases it by one.
+    version: AtomicU64,
     marked: Notify,
 }
 
 /// The changes that were recorded since the last announcement.
 #[derive(Default)]
 pub(super) struct Changes {
-    pub(super) of_servers: BTreeSet<(ListGroup, ServerId)>,
-    /// `true` if the rules that decide what callers see have changed.
-    pub(super) of_rules: bool,
+    /// The version of the last change of each list.
+    pub(super) of_servers: BTreeMap<(ListGroup, ServerId), u64>,
+    /// The version of the last change of the rules that decide what callers see.
+    pub(super) of_rules: Option<u64>,
+}
+
+/// The version of the last change before the first list of a session was composed. All lists of the session contain
+/// this change and those before.
+#[derive(Default)]
+struct FirstList(OnceLock<u64>);
+
+/// Returns whether a session has received lists, all of which contain the change with this version.
+pub(super) fn is_in_all_lists(scope: &Scope, version: u64) -> bool {
+    scope.state::<FirstList>().0.get().is_some_and(|first| *first >= version)
 }
 
 impl ChangedLists {
     pub(super) fn add(&self, server: &ServerId, group: ListGroup) {
-        self.0.changes.lock().of_servers.insert((group, server.clone()));
+        let mut changes = self.0.changes.lock();
+        changes.of_servers.insert((group, server.clone()), self.next_version());
+        drop(changes);
         self.0.marked.notify_one();
     }
 
     pub(super) fn add_rules(&self) {
-        self.0.changes.lock().of_rules = true;
+        let mut changes = self.0.changes.lock();
+        changes.of_rules = Some(self.next_version());
+        drop(changes);
         self.0.marked.notify_one();
+    }
+
+    fn next_version(&self) -> u64 {
+        self.0.version.fetch_add(1, Ordering::SeqCst) + 1
+    }
+
+    /// Records the first list of a legacy session. Must be called before the list is composed: a change in the meantime
+    /// may be missing in the list.
+    ///
+    /// Lists of modern clients are not recorded, because requests of one client need not share a scope.
+    pub(crate) fn note_list(&self, cx: &Context) {
+        if cx.caller.era == Era::Legacy {
+            let first = cx.scope.state::<FirstList>();
+            first.0.get_or_init(|| self.0.version.load(Ordering::SeqCst));
+        }
     }
 
     /// Waits until a change of a list or of the rules is recorded.

@@ -200,7 +200,7 @@ impl Results {
         let id = self.0.store.insert(owner, part.rest, keep)?;
         if !had_rest && id.is_some() {
             // The principal's list of tools now contains `mgp_read_more`, so notify its hosts.
-            self.0.notifications.tools_changed(|other| other == owner);
+            self.0.notifications.tools_changed(|other, _| other == owner);
         }
         let handle = id.map(|id| Position::default().handle(&id));
         let sizes = Sizes { which: "first", shown: count(&part.shown), left };

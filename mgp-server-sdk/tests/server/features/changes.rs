@@ -325,7 +325,7 @@ async fn resources_that_never_answer_do_not_keep_a_stream_from_its_start() {
     let began = Instant::now();
     wire.send("subscriptions/listen", wish).await;
     tokio::time::sleep(Duration::from_secs(1)).await;
-    notifier.tools_changed(|_| true);
+    notifier.tools_changed(|_, _| true);
     notifier.updated("test://b", |_| true);
     let acknowledged = wire.notice().await;
     assert_eq!(
@@ -336,7 +336,7 @@ async fn resources_that_never_answer_do_not_keep_a_stream_from_its_start() {
     // The changes before the acknowledgement are not lost.
     assert_eq!(wire.notice().await["method"], "notifications/tools/list_changed");
     assert_eq!(wire.notice().await["params"]["uri"], "test://b");
-    notifier.tools_changed(|_| true);
+    notifier.tools_changed(|_, _| true);
     assert_eq!(wire.notice().await["method"], "notifications/tools/list_changed");
     notifier.updated("test://a", |_| true);
     assert_eq!(wire.notice().await["params"]["uri"], "test://a");

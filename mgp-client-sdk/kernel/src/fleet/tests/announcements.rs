@@ -1,0 +1,66 @@
+//! Tests of the notifications about changes that the lists of a host contain already, and about later ones.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use mgp_client_sdk::ServerChange;
+use mgp_server_sdk::{Prompt, Prompts, Resource, Server};
+use mgp_testkit::until;
+use mgp_types::method::{Request as _, ToolsList};
+use mgp_types::service::{Stack, around};
+use mgp_types::sync::Mutex;
+use tokio::time::sleep;
+
+use super::{clock, counting_host, kernel_with};
+
+fn clock_with_all() -> Server {
+    let resource = Resource::text("test://news", "news", "none");
+    clock().resource(resource).prompt(Prompt::new("p", "Asks", || async { "p" }))
+}
+
+#[tokio::test]
+async fn a_host_whose_first_list_waited_for_a_server_is_not_notified_of_its_start() {
+    let slow = || {
+        clock_with_all().layer(around(|call, inner: Stack| async move {
+            if call.method().as_str() == ToolsList::METHOD {
+                // Hosts connect and request their lists in this time.
+                sleep(Duration::from_millis(300)).await;
+            }
+            inner.send(call).await
+        }))
+    };
+    let kernel = kernel_with("clock", slow).await;
+    let mut hosts = Vec::new();
+    for list in [ServerChange::Tools, ServerChange::Resources, ServerChange::Prompts] {
+        hosts.push(counting_host(&kernel, list).await);
+    }
+    for tools in join_all(hosts.iter().map(|(host, _)| host.tools())).await {
+        assert!(tools.unwrap().iter().any(|tool| tool.name == "now"));
+    }
+    sleep(Duration::from_secs(1)).await;
+    let changes = hosts.iter().map(|(_, changes)| changes.load(Ordering::SeqCst));
+    assert_eq!(changes.collect::<Vec<_>>(), [0, 0, 0]);
+    kernel.stop().await;
+}
+
+#[tokio::test]
+async fn a_change_right_after_the_first_list_is_announced_although_a_later_list_contains_it() {
+    let handle: Arc<Mutex<Option<Prompts>>> = Arc::default();
+    let made = Arc::clone(&handle);
+    let changing = move || {
+        let server = clock_with_all();
+        *made.lock() = Some(server.prompts());
+        server
+    };
+    let kernel = kernel_with("clock", changing).await;
+    let (host, changes) = counting_host(&kernel, ServerChange::Prompts).await;
+    assert_eq!(host.prompts().await.unwrap().len(), 1);
+    let before = changes.load(Ordering::SeqCst);
+    let prompts = handle.lock().clone().unwrap();
+    prompts.add(Prompt::new("q", "Asks again", || async { "q" }));
+    until("both prompts are listed", async || host.prompts().await.unwrap().len() == 2).await;
+    until("the change is announced", async || changes.load(Ordering::SeqCst) > before).await;
+    kernel.stop().await;
+}
