@@ -85,7 +85,6 @@ async fn run(options: Options) -> Result<CallToolResult, Error> {
     outcome
 }
 
-/// Prints the partial results of a call.
 async fn follow(mut stream: mgp_client_sdk::ToolStream) -> Result<CallToolResult, Error> {
     while let Some(item) = stream.next().await {
         match item? {
@@ -178,7 +177,6 @@ fn target(
     Ok(Options { client, streams, retries, server, tool, arguments })
 }
 
-/// Returns a retry configuration that prints a line for each attempt.
 fn printed_retries(tool: String) -> RetryConfig {
     RetryConfig::default().on_attempt(move |attempt| {
         let mut line = json!({

@@ -14,7 +14,7 @@ use crate::handler::ServerChange;
 
 #[derive(Debug, Default)]
 pub(crate) struct ListCache {
-    /// A version that changes when the client's layers start to show other items in lists, e.g. after access was
+    /// A version that changes when the client's layers begin to show different items in lists, e.g. after access was
     /// granted. The cached lists are then dropped.
     visibility: Option<Mutex<watch::Receiver<u64>>>,
     /// The retry layer, which drops its stored tools when the list of tools changes.
@@ -72,7 +72,7 @@ struct ListState<T> {
 }
 
 impl<T> CachedList<T> {
-    /// Returns the list if it is still valid, and the generation with which a new list must be inserted.
+    /// Returns the list if it is still valid, and the generation that must be given to insert a new list.
     pub(crate) fn get(&self) -> (Option<Arc<[T]>>, u64) {
         let state = self.0.lock();
         let fresh =

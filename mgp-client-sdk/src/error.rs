@@ -181,7 +181,7 @@ impl Error {
 
 impl ToolFailure {
     pub(crate) fn new(result: CallToolResult) -> Self {
-        /// The form in which a server that supports MGP sends a refusal to a client without MGP.
+        /// A refusal as a server that supports MGP sends it to a client without MGP.
         #[derive(Default, Deserialize)]
         struct Refusal {
             #[serde(default)]
@@ -214,7 +214,7 @@ impl ToolFailure {
         Self { message, code, recovery, result }
     }
 
-    /// Returns the whole result with which the tool reported the failure.
+    /// Returns the tool's whole result with the failure.
     #[must_use]
     pub fn result(&self) -> &CallToolResult {
         &self.result

@@ -7,8 +7,8 @@ use crate::builder::ClientBuilder;
 
 /// An extension to add to a client with [`ClientBuilder::extension`].
 ///
-/// Any [`Extension`] is also a `ClientExtension`. A client to which it is added offers it, and calls and results can
-/// have its members.
+/// Any [`Extension`] is also a `ClientExtension`. A client with the extension offers it, and calls and results can have
+/// its members.
 pub trait ClientExtension {
     /// Returns the extension to offer.
     fn extension(&self) -> Extension;

@@ -72,7 +72,8 @@ impl FailsAtProbe {
 
 /// Shares the flag for a program that fails at the probe with its other clients, or with a process that stores it.
 ///
-/// A start that only for this reason sent no probe, and then fails or takes too long, is followed by one that sends it.
+/// If a start sends no probe only because of the flag, and then fails or takes too long, another start follows that
+/// sends the probe.
 pub fn share_probe_failure(builder: ClientBuilder, known: FailsAtProbe) -> ClientBuilder {
     builder.config(|config| config.fails_at_probe = known)
 }
@@ -171,7 +172,7 @@ where
     builder.config(|config| config.on_connection = Some(OnConnection(prepare)))
 }
 
-/// A connection to a supervised server on which no call has been made yet.
+/// A new connection to a supervised server, before the first call.
 pub struct NewConnection {
     client: Client,
     /// The stack that sends calls on this connection even before the server counts as ready.

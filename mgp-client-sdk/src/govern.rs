@@ -52,7 +52,7 @@ impl ClientBuilder {
     }
 }
 
-/// Returns the function by which the retry layer looks up what governance knows about tools.
+/// Returns the function that looks up for the retry layer what governance knows about tools.
 fn known_tools(governance: &Governance) -> Arc<FindKnownTool> {
     let (definitions, policies) = (governance.definitions().clone(), governance.policies().clone());
     Arc::new(move |server, tool| {

@@ -156,7 +156,7 @@ pub(crate) struct Hooks {
     pub(crate) audit: Option<Arc<dyn AuditSink>>,
     /// The function that looks up what governance knows about tools, for retries.
     pub(crate) known_tools: Option<Arc<FindKnownTool>>,
-    /// A version that changes when the client's layers start to show other items in lists, e.g. after access was
+    /// A version that changes when the client's layers begin to show different items in lists, e.g. after access was
     /// granted.
     pub(crate) visibility: Option<tokio::sync::watch::Receiver<u64>>,
     /// The function that notifies governance of a restart of the server.

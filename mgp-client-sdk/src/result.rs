@@ -28,13 +28,13 @@ pub trait ToolResult: Sized {
     /// Decodes the structured content or, if there is none, the text as JSON.
     ///
     /// # Errors
-    /// [`Error::Tool`] if the tool failed, −32603 if the data has another type.
+    /// [`Error::Tool`] if the tool failed, −32603 if the data has the wrong type.
     fn get<T: DeserializeOwned>(&self) -> Result<T, Error>;
 
     /// Returns an extension's member of the result, if the server added one.
     ///
     /// # Errors
-    /// −32602 if the member has another form.
+    /// −32602 if the member has the wrong form.
     fn member<M: Member>(&self) -> Result<Option<M>, Error>;
 
     /// Returns the text blocks of the result, one per line.

@@ -1,6 +1,6 @@
 //! The line ends of a configuration file that a program edits.
 
-/// Returns the edited text of a file with the line ends of its previous text: CRLF if most of its lines end so.
+/// Returns the edited text of a file with the line ends of its previous text: CRLF if most of its lines end with it.
 ///
 /// Editors of TOML write LF only, and on Windows many files have CRLF.
 ///

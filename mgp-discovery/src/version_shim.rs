@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-/// The name of the program to which the shims of Volta are links.
+/// The name of the program that the shims of Volta link to.
 const VOLTA: &str = "volta-shim";
 
 /// The maximum size of the file that names the default version, in bytes.
@@ -22,7 +22,7 @@ pub struct VersionShim {
 }
 
 impl VersionShim {
-    /// Returns the shim at a path, also if the path is a link to a shim; `None` if it is not that of a shim. The call
+    /// Returns the shim at a path, even if the path is a link to a shim; `None` if the path leads to no shim. The call
     /// blocks.
     #[must_use]
     pub fn at(path: &Path) -> Option<Self> {

@@ -133,8 +133,8 @@ pub enum LifecycleError {
     /// A call with this key ended, but its result is no longer stored, because it was too long or too old (proposal 5).
     #[error("the call with this `idempotency_key` ran at {0}; its result is no longer kept")]
     ResultNotKept(Timestamp),
-    /// A call with a key may have run, and the server does not keep the key any more, so the call is not repeated
-    /// (proposal 5).
+    /// A call with a key may have run, but the server no longer keeps the key, so the call is not repeated (proposal
+    /// 5).
     #[error(
         "the call may have run, and the server no longer keeps its `idempotency_key`, so it was not repeated; check whether it had effects"
     )]
@@ -161,6 +161,11 @@ pub enum LifecycleError {
     /// A transaction has reached the maximum number of steps (proposal 5).
     #[error("the transaction has {0} steps, and may have no more; commit it or roll it back")]
     TooManySteps(usize),
+    /// The compensations of a transaction have more bytes than allowed (proposal 5).
+    #[error(
+        "the compensations of the transaction have more than {0} bytes; commit it or roll it back"
+    )]
+    TooMuchToUndo(usize),
     /// A step with this id exists, and no idempotency key shows that the call is a repetition of it (proposal 5).
     #[error(
         "step `{0}` was called before; choose another `step_id`, or repeat the call with the `idempotency_key` of the first"
@@ -192,6 +197,7 @@ impl LifecycleError {
             | Self::TooManyKeys
             | Self::TooManyTransactions
             | Self::TooManySteps(_)
+            | Self::TooMuchToUndo(_)
             | Self::ResultNotKept(_)
             | Self::TooManyRounds(_)
             | Self::StateTooLarge(_) => ErrorCode::RESOURCE_EXHAUSTED,

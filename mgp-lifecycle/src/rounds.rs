@@ -20,14 +20,14 @@ use tower_service::Service;
 
 use crate::error::LifecycleError;
 
-/// The purpose under which state is sealed. A value that was sealed for another purpose is not accepted as state.
+/// The purpose that is sealed into the state. A value with another purpose is not accepted as state.
 const SEAL_PURPOSE: &str = "rounds";
 
 /// The limits of a [`RoundsLayer`].
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RoundsConfig {
-    /// The time within which a caller must answer. Default: 15 minutes.
+    /// The time limit for the caller's answer. Default: 15 minutes.
     pub ttl: Duration,
     /// Maximum number of rounds of one call. Default: 16.
     pub rounds: u32,
@@ -191,7 +191,7 @@ impl<S: MgpService> Service<Call> for RoundsService<S> {
         let rounds = Rounds::new(state);
         let asking = CallerAccess::Channel(Arc::new(rounds.clone()));
         call.cx_mut().caller_access = asking.clone();
-        // Computing the values to which state is bound takes longer than most calls, so do it only if there is state to
+        // Computing the values that state is bound to takes longer than most calls, so do it only if there is state to
         // seal.
         let (principal, method, params) =
             (call.cx().principal.clone(), call.method().clone(), call.params().clone());
@@ -211,7 +211,7 @@ impl<S: MgpService> Service<Call> for RoundsService<S> {
     }
 }
 
-/// The values to which sealed state is bound: it can be used only by the same caller for the same call.
+/// The values that sealed state is bound to: only the same caller can use it, for the same call.
 struct Binding {
     tenant: String,
     subject: String,

@@ -9,7 +9,7 @@ use mgp_types::service::ServerId;
 use mgp_types::sync::Mutex;
 use tokio::sync::{broadcast, watch};
 
-/// Number of changes by which a listener can lag behind; beyond it the listener loses the oldest changes.
+/// The maximum number of changes that a listener can lag behind; a slower listener loses the oldest changes.
 const MAX_LAG: usize = 64;
 
 /// One change of a server's state.
@@ -22,7 +22,7 @@ pub struct Transition {
     pub to: ServerState,
     /// The reason: one of the values of §11.4, or a description of what happened.
     pub reason: Arc<str>,
-    /// The time at which the state changed.
+    /// The time when the state changed.
     pub at: Timestamp,
 }
 

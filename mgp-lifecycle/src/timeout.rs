@@ -39,7 +39,7 @@ const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(2);
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Timeouts {
-    /// The time limit of a tool call, counted from the time at which it gets a permit to run. Default: 30 s.
+    /// The time limit of a tool call, counted from the time when it gets a permit to run. Default: 30 s.
     pub tool: Duration,
     /// The time limit of a discovery request: `mgp/tools/*` or `mgp/discovery/*`. Default: 2 s.
     pub discovery: Duration,
@@ -167,7 +167,7 @@ impl<S: MgpService> Service<Call> for Timeout<S> {
     }
 }
 
-/// The time at which a call ends with an error, and the limit that the error names.
+/// The time when a call ends with an error, and the limit that the error names.
 #[derive(Clone, Copy, Debug)]
 struct Expiry {
     at: Instant,

@@ -112,7 +112,7 @@ impl Server {
     /// # drop(server);
     /// ```
     pub fn rate(mut self, limit: RateLimit) -> Self {
-        self.bounds.rates.push(limit);
+        self.call_limits.rates.push(limit);
         self
     }
 
@@ -135,14 +135,14 @@ impl Server {
     /// # drop(server);
     /// ```
     pub fn quota(mut self, quota: impl Into<QuotaLayer>) -> Self {
-        self.bounds.quotas.push(quota.into());
+        self.call_limits.quotas.push(quota.into());
         self
     }
 
     /// Limits the size of the arguments of a tool call, in bytes of JSON; calls with larger arguments fail with code
     /// 3001, and the tool does not run. Default: no limit other than that of a message, 16 MiB.
     pub fn max_arguments(mut self, bytes: usize) -> Self {
-        self.bounds.max_arguments = Some(bytes);
+        self.call_limits.max_arguments = Some(bytes);
         self
     }
 
@@ -150,7 +150,7 @@ impl Server {
     /// is too large, the caller receives code 3001 and the size instead. Default: no limit for results; for chunks see
     /// [`max_stream_bytes`](Self::max_stream_bytes).
     pub fn max_result(mut self, bytes: usize) -> Self {
-        self.bounds.max_result = Some(bytes);
+        self.call_limits.max_result = Some(bytes);
         self
     }
 
@@ -169,7 +169,7 @@ impl Server {
     /// # drop(server);
     /// ```
     pub fn max_stream_bytes(mut self, bytes: u64) -> Self {
-        self.bounds.max_stream_bytes = Some(bytes);
+        self.call_limits.max_stream_bytes = Some(bytes);
         self.state(MaxStreamBytes(bytes))
     }
 

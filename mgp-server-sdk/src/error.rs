@@ -112,8 +112,10 @@ pub(crate) enum BuildError {
     /// A prompt, resource or completion needs state that the server lacks.
     #[error("{what} takes `State<{state}>`, and the server has none; give it one with `.state(…)`")]
     MissingState { what: String, state: &'static str },
-    /// The server has transactions, but no idempotency keys.
-    #[error("transactions need idempotency keys; add `.extension(Idempotency::open(…))`")]
+    /// The server has transactions, but no idempotency keys, or keys that a restart loses.
+    #[error(
+        "transactions need idempotency keys in a store; add `.extension(Idempotency::open(…))`"
+    )]
     TransactionsWithoutKeys,
     /// [`Server::governed`](crate::Server::governed) was called more than once for the server.
     #[error("the server is governed twice; one `governed` is enough")]

@@ -54,17 +54,17 @@ impl ServerExtension for Idempotency {
     }
 }
 
-/// Makes the tool calls with a transaction id steps of that transaction, which the server undoes on request, after a
-/// time without steps, or when it starts again after it was killed. It needs [`Idempotency`](crate::Idempotency) too,
-/// so that no step is undone twice.
+/// Turns each tool call with a transaction id into a step of that transaction. The server undoes the steps on request,
+/// after a time without steps, or when it starts again after it was killed. The extension
+/// [`Idempotency::open`] is required too, so that no step is undone twice.
 ///
 /// A program whose servers share their state, e.g. one server for each connection, opens both extensions once and
 /// clones them. Servers of different kinds need different stores.
 ///
 /// A step is undone by the tool that its result names, or that its caller gave with the call. That call passes the
 /// author's layers like any other, e.g. those of [`Server::governed`]. It can neither ask the caller nor use a tool
-/// that needs a permission. The caller must be able to call the tool when it makes the step. A transaction that could
-/// not be undone waits until the author's program calls [`retry`](Transactions::retry) or
+/// that needs a permission. A caller that makes a step must be able to call the tool that undoes it. A transaction that
+/// could not be undone waits until the author's program calls [`retry`](Transactions::retry) or
 /// [`resolve`](Transactions::resolve).
 ///
 /// ```
@@ -81,7 +81,7 @@ impl ServerExtension for Idempotency {
 ///     Ok::<_, RpcError>("ticket 7")
 /// });
 /// let delete = Tool::new("delete_ticket", "Deletes the newest ticket", || async { "deleted" });
-/// // A server whose transactions must outlast it uses a `SqliteStore`.
+/// // A server whose transactions must outlast its process uses a `Db` instead (feature `sqlite`).
 /// let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
 /// let server = Server::new("tickets", "1.0")
 ///     .tool(create)

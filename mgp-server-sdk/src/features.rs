@@ -164,7 +164,7 @@ impl Features {
             router = router.merge(log::routes());
         }
         self.subscribers.announce(ListSet::announced(offered));
-        tools.notify(self.subscribers.clone());
+        tools.set_subscribers(self.subscribers.clone());
         (router.merge(self.notifications(offered, notice, offers_events)), logging)
     }
 

@@ -49,8 +49,8 @@ impl Server {
             mgp.extensions = mgp.extensions.with(Extension::AccessControl);
         }
         let (view, server) = (governance.clone(), id.clone());
-        let sees = move |cx: &Context, tool: &str| view.sees(cx, Some(&server), tool).is_ok();
-        self.own_tools().set_view(sees);
+        let has_access = move |cx: &Context, tool: &str| view.sees(cx, Some(&server), tool).is_ok();
+        self.own_tools().set_access(has_access);
         let gates = governance.own(id);
         self.own_tools().set_recheck(gates.recheck());
         self.endpoints(governance.router()).layer(gates)

@@ -16,7 +16,7 @@ pub(crate) fn count_connections(
 }
 
 /// Adds the numbers of tools and running requests, and the server's state and id, to its health report.
-pub(crate) fn of(
+pub(crate) fn complete(
     health: Health,
     offer: &ServerOffer,
     tools: &Tools,
@@ -28,7 +28,9 @@ pub(crate) fn of(
     let health = if health.counts_tools() {
         health
     } else {
-        health.tools_total(move || all.len() as u64).tools_available(move || on.available() as u64)
+        health
+            .tools_total(move || all.len() as u64)
+            .tools_available(move || on.enabled_len() as u64)
     };
     let health = health
         .pending_requests(move |asking| (running.running() as u64).saturating_sub(asking))

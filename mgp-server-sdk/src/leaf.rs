@@ -73,7 +73,7 @@ impl Service<Call> for Leaf {
                     return Either::Left { future: self.run(call) };
                 };
                 let (scope, running) = (call.cx().scope.clone(), self.run(call));
-                Either::Right { future: Box::pin(settled(hub, scope, running)) }
+                Either::Right { future: Box::pin(answer_after_events(hub, scope, running)) }
             }
             ToolsList::METHOD if self.own_lists => {
                 permission::apply_grants(&mut call);
@@ -119,7 +119,11 @@ fn recheck(tools: &Tools, call: &Call) -> Result<(), RpcError> {
 
 /// Runs a tool of a server with event channels. Delays the answer until the events that the tool published have been
 /// sent.
-async fn settled(hub: EventHub, scope: Scope, running: LeafFuture) -> Result<Reply, RpcError> {
+async fn answer_after_events(
+    hub: EventHub,
+    scope: Scope,
+    running: LeafFuture,
+) -> Result<Reply, RpcError> {
     let answer = running.await;
     if hub.is_sending() {
         hub.settle(&scope).await;

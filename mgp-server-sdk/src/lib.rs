@@ -124,6 +124,7 @@
 //! | set the server's title, icons, web site | [`Server::offer`] |
 //! | limit calls | [`Server::timeout`], [`Server::limit`], [`Server::rate`], [`Server::quota`] |
 //! | protect tools, keep an audit log | [`Server::governed`] |
+//! | run repeated calls once, undo the steps of a transaction | [`Idempotency`] and [`Transactions`] |
 //! | serve a host or other streams | [`Server::serve_stdio`], [`Server::serve`] |
 //! | serve at a URL (feature `http`) | `Server::http`, `Server::into_http_service` |
 //! | authenticate callers at a URL | `HttpServer::auth` with `auth::ApiKeys` or `auth::ResourceServer` |

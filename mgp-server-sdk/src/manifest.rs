@@ -73,7 +73,7 @@ impl ServerExtension for Manifest {
     }
 
     fn install(self, server: Server) -> Server {
-        server.describe(self)
+        server.set_manifest(self)
     }
 }
 

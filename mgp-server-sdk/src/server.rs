@@ -1,36 +1,28 @@
-//! The [`Server`] builder: configuration, its stack, and serving over byte streams.
+//! The [`Server`] builder. `server/build.rs` builds its stack, and `server/serve.rs` serves it over byte streams.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use mgp_lifecycle::{
-    ConcurrencyLimitLayer, HandshakeLayer, Health, HealthLayer, LimitConfig, MgpOffer,
-    ProcessOwner, ProposalLayer, RoundsConfig, RoundsLayer, ServerOffer, TasksConfig, TasksLayer,
-    TimeoutLayer, Timeouts,
+    Health, LimitConfig, MgpOffer, RoundsConfig, ServerOffer, TasksConfig, Timeouts,
 };
-use mgp_security::Grants;
 use mgp_stream::{CallbackLayer, CancelLayer};
-use mgp_transport::{CloseReason, Connection, Limits, take_stdio};
+use mgp_transport::Limits;
 use mgp_types::mcp::{Implementation, TaskSupport};
-use mgp_types::method::{AuditNotification, Notification as _, Request as _, ToolsCall};
-use mgp_types::mgp::{Extension, ExtensionSet, Permission};
+use mgp_types::mgp::{Extension, ExtensionSet};
 use mgp_types::service::{Extensions, MgpService, Router, Stack};
-use mgp_types::{RpcError, Sealer};
-use tokio::io::{AsyncRead, AsyncWrite};
 use tower_layer::Layer;
 
-use crate::drain::{CloseWhenDrained, Shutdown};
-use crate::error::{BuildError, BuildErrors, ServeError};
-use crate::events;
-use crate::features::{Features, ShutdownNotice, merge_endpoints};
-use crate::health;
+use crate::drain::Shutdown;
+use crate::error::BuildError;
+use crate::features::Features;
 use crate::limit::CallLimits;
 use crate::manifest::Manifest;
-use crate::request::HandlerConfig;
-use crate::signals::SignalGuard;
-use crate::stack::{Gate, OuterLayers, StackParts, inbound};
-use crate::tool::{IntoTools, RunningLimit, SchemaStyle, Tools};
+use crate::stack::Gate;
+use crate::tool::{IntoTools, SchemaStyle, Tools};
 use crate::transactions::StepLayers;
+
+mod build;
+mod serve;
 
 /// A server and its configuration; its methods add tools and layers, and serve it.
 ///
@@ -51,13 +43,15 @@ pub struct Server {
     errors: Vec<BuildError>,
     pub(crate) features: Features,
     endpoints: Router,
-    limit: LimitConfig,
+    concurrency: LimitConfig,
     rounds: RoundsConfig,
-    pub(crate) bounds: CallLimits,
+    pub(crate) call_limits: CallLimits,
     pub(crate) timeouts: Timeouts,
-    wire: Limits,
+    wire_limits: Limits,
+    /// The layers inside the handshake; the innermost is first.
     gates: Vec<Gate>,
-    around: Vec<Gate>,
+    /// The layers around the whole server; the innermost is first.
+    outer_gates: Vec<Gate>,
     pub(crate) steps: StepLayers,
     tasks: TasksConfig,
     task_support: Option<TaskSupportFn>,
@@ -120,29 +114,6 @@ const SERVED: ExtensionSet = ExtensionSet::EMPTY
     .with(Extension::Lifecycle)
     .with(Extension::Callbacks);
 
-/// Returns the layer that runs calls as tasks. `support` decides which calls may become tasks; without it, the
-/// definitions of this server's tools decide.
-fn tasks_layer(config: TasksConfig, support: Option<TaskSupportFn>, tools: Tools) -> TasksLayer {
-    match support {
-        None => TasksLayer::new(config, move |tool| tools.task_support(tool)),
-        Some(TaskSupportFn(support)) => {
-            TasksLayer::new(config, move |tool| support(tool)).only_if_requested()
-        }
-    }
-}
-
-/// Returns the layer that negotiates revision and extensions with each client. It must know which tools have an output
-/// schema; `typed` knows this about tools that other servers run.
-fn handshake_layer(
-    offer: ServerOffer,
-    typed: Option<TypedToolsFn>,
-    tools: Tools,
-) -> HandshakeLayer {
-    HandshakeLayer::new(offer).typed(move |tool| {
-        tools.is_typed(tool) || typed.as_ref().is_some_and(|TypedToolsFn(is_typed)| is_typed(tool))
-    })
-}
-
 impl Server {
     /// Creates a server without tools. It offers the MGP extensions that every server of this crate offers.
     pub fn new(name: impl Into<String>, version: impl Into<String>) -> Self {
@@ -158,13 +129,13 @@ impl Server {
             errors: Vec::new(),
             features: Features::default(),
             endpoints: Router::new(),
-            limit: LimitConfig::default(),
+            concurrency: LimitConfig::default(),
             rounds: RoundsConfig::default(),
-            bounds: CallLimits::default(),
+            call_limits: CallLimits::default(),
             timeouts: Timeouts::default(),
-            wire: Limits::default(),
+            wire_limits: Limits::default(),
             gates: Vec::new(),
-            around: Vec::new(),
+            outer_gates: Vec::new(),
             steps: StepLayers::default(),
             tasks: TasksConfig::default(),
             task_support: None,
@@ -236,7 +207,7 @@ impl Server {
     /// Sets whether the schemas of tools describe the types of fields in place or under `$defs`. Default:
     /// [`SchemaStyle::Inlined`].
     pub fn schema_style(self, style: SchemaStyle) -> Self {
-        self.tools.write_schemas(style);
+        self.tools.set_schema_style(style);
         self
     }
 
@@ -274,7 +245,7 @@ impl Server {
         L: Layer<Stack> + Send + 'static,
         L::Service: MgpService,
     {
-        self.around.push(Gate::new(layer));
+        self.outer_gates.push(Gate::new(layer));
         self
     }
 
@@ -337,7 +308,7 @@ impl Server {
     }
 
     /// Makes the server answer requests for its manifest.
-    pub(crate) fn describe(mut self, manifest: Manifest) -> Self {
+    pub(crate) fn set_manifest(mut self, manifest: Manifest) -> Self {
         self.manifest = Some(manifest);
         self
     }
@@ -359,7 +330,7 @@ impl Server {
     /// A function on the blocking pool cannot be stopped: it counts as running until it returns, also after its call
     /// ended.
     pub fn limit(mut self, limit: LimitConfig) -> Self {
-        self.limit = limit;
+        self.concurrency = limit;
         self
     }
 
@@ -382,7 +353,7 @@ impl Server {
     /// Sets the limits of messages and buffers of each connection over stdio or another pair of streams; over HTTP, see
     /// `HttpServer::config`.
     pub fn wire_limits(mut self, limits: Limits) -> Self {
-        self.wire = limits;
+        self.wire_limits = limits;
         self
     }
 
@@ -404,191 +375,5 @@ impl Server {
     #[must_use]
     pub fn monitor(&self) -> ServerMonitor {
         ServerMonitor(self.cancel.clone())
-    }
-
-    /// Builds the stack, which all connections share.
-    ///
-    /// # Errors
-    /// Code −32603 with all reasons why the server cannot be built (e.g. the name of a tool, a permission, missing
-    /// state, a URI template), or if the operating system provides no randomness for the key that seals request state.
-    pub fn into_stack(mut self) -> Result<Stack, RpcError> {
-        let limit = self.running_limit();
-        let state = Arc::new(std::mem::take(&mut self.state));
-        self.apply_state(&state);
-        if !self.errors.is_empty() {
-            return Err(BuildErrors(self.errors).into());
-        }
-        self.complete_mgp_offer();
-        self.add_proposal_layer();
-        let offers = |extension| {
-            self.offer.mgp.as_ref().is_some_and(|mgp| mgp.extensions.contains(extension))
-        };
-        let decisions =
-            if offers(Extension::Permissions) { Grants::router() } else { Router::new() };
-        let serving = HandlerConfig { timeout: self.timeouts.tool, state };
-        let (drain, structured_errors) = (self.shutdown.drain, self.features.structured_errors);
-        name_server(&drain, &self.offer);
-        // If the author added an endpoint for `tools/call`, only that endpoint knows the names of the tools.
-        let routes_tools = self.endpoints.methods().any(|method| method == ToolsCall::METHOD);
-        let events =
-            (offers(Extension::Events) && !routes_tools).then(|| self.features.events.clone());
-        let event_tools = events.as_ref().map(events::tools_gate);
-        let notice =
-            ShutdownNotice { drain: drain.clone(), is_announced: offers(Extension::Lifecycle) };
-        let (features, logging) =
-            self.features.assemble(&mut self.offer, &self.tools, &serving, notice);
-        self.offer.tasks |= self.tools.any_task() || self.task_support.is_some();
-        let health = health::of(self.health, &self.offer, &self.tools, &self.cancel, &drain);
-        let [known, named, timed, typed] = [0; 4].map(|_| self.tools.clone());
-        let limits_call_time =
-            !routes_tools || !self.tools.is_empty() || self.timeouts.tool < Duration::MAX;
-        let (emit, bounds) = self.bounds.gates(move |name| routes_tools || named.has(name));
-        let outer = OuterLayers {
-            handshake: handshake_layer(self.offer, self.typed_tools, typed),
-            structured_errors,
-            rounds: RoundsLayer::new(Sealer::random()?).config(self.rounds),
-            cancel: self.cancel.callbacks(self.callbacks),
-            health: HealthLayer::new(health),
-            tasks: tasks_layer(self.tasks, self.task_support, known).drain(drain.clone()),
-            drain,
-            emit,
-            logging,
-        };
-        let stack = inbound(StackParts {
-            outer,
-            // The limits are inside the author's layers, so that a call that those layers refuse does not count for a
-            // limit.
-            gates: self.steps.gates(event_tools.into_iter().chain(bounds), self.gates),
-            transactions: self.steps.transactions,
-            limit,
-            timeout: TimeoutLayer::with_timeouts(self.timeouts)
-                .per_call(move |call| timed.timeout_of(call)),
-            limits_call_time,
-            tools: self.tools,
-            endpoints: merge_endpoints(features.merge(decisions), self.endpoints),
-            events,
-        });
-        Ok(self.around.into_iter().fold(stack, |stack, Gate(layer)| layer(stack)))
-    }
-
-    /// Passes the server's state to the tools and the other features, and collects their errors.
-    fn apply_state(&mut self, state: &Arc<Extensions>) {
-        // Every caller may learn the names of all tools only if the author added no layers: a layer could hide tools
-        // from some callers.
-        let shows_names = self.gates.is_empty() && self.around.is_empty();
-        self.errors.extend(self.tools.complete(Arc::clone(state), shows_names));
-        self.errors.extend(self.features.errors(state));
-        self.errors.extend(self.steps.error());
-    }
-
-    /// Creates the limit of running calls, and adds it to the state that tools extract; see [`RunningLimit`].
-    fn running_limit(&mut self) -> ConcurrencyLimitLayer {
-        let limit = ConcurrencyLimitLayer::new(std::mem::take(&mut self.limit));
-        self.state.insert(RunningLimit(limit.clone()));
-        limit
-    }
-
-    /// Adds two gates around all others if the server offers extensions of proposals. The outermost gate reads the
-    /// members that these extensions add to calls, because all other gates can use them. The next one answers requests
-    /// for the manifest. If the author handles `tools/call`, the author adds these layers, so this function adds none.
-    fn add_proposal_layer(&mut self) {
-        let routes_tools = self.endpoints.methods().any(|method| method == ToolsCall::METHOD);
-        if !routes_tools && self.offer.mgp.as_ref().is_some_and(MgpOffer::has_proposals) {
-            let manifest = self.manifest.take();
-            self.gates.extend(manifest.map(|manifest| Gate::new(manifest.layer(&self.offer))));
-            self.gates.push(Gate::new(ProposalLayer::new()));
-        }
-        // Outermost, because a gate that asks a person about a call runs the check first.
-        self.gates.extend(self.steps.check());
-    }
-
-    /// Adds to the offer the extensions and permissions that the endpoints and tools need.
-    fn complete_mgp_offer(&mut self) {
-        let events = self.features.has_channels && !self.chose_extensions;
-        if let Some(mgp) = &mut self.offer.mgp {
-            if events {
-                mgp.extensions = mgp.extensions.with(Extension::Events);
-            }
-            // Clients send audit events only to servers that offer the extension.
-            if self.endpoints.methods().any(|method| method == AuditNotification::METHOD) {
-                mgp.extensions = mgp.extensions.with(Extension::Audit);
-            }
-            let all = mgp.permissions_required.iter().cloned().chain(self.tools.permissions());
-            mgp.permissions_required = Permission::canonical(&all.collect::<Vec<_>>());
-            // Do not change the extensions if the author chose them explicitly.
-            if !mgp.permissions_required.is_empty() && !self.chose_extensions {
-                mgp.extensions = mgp.extensions.with(Extension::Permissions);
-            }
-        }
-    }
-
-    /// Serves one peer over a pair of byte streams until it disconnects or the server has
-    /// [drained](Self::drain_handle).
-    ///
-    /// # Errors
-    /// Returns an error if the connection fails; a disconnect and a requested shutdown are not errors.
-    ///
-    /// # Cancel safety
-    /// Dropping the future ends the connection and its calls.
-    pub async fn serve<R, W>(mut self, reader: R, writer: W) -> Result<(), ServeError>
-    where
-        R: AsyncRead + Send + Unpin + 'static,
-        W: AsyncWrite + Send + Unpin + 'static,
-    {
-        let (limits, drain) = (self.wire.clone(), self.drain_handle());
-        let is_owned = self.shutdown.is_owned;
-        // Over a pair of streams, a server has exactly one connection.
-        health::count_connections(&mut self.health, || 1);
-        let connection = Connection::new(reader, writer, self.into_stack()?).limits(limits);
-        if is_owned {
-            ProcessOwner::mark(connection.scope());
-        }
-        let _leaving = CloseWhenDrained::when_drained(drain.clone(), connection.close_handle());
-        match connection.run().await {
-            CloseReason::Eof | CloseReason::Local => Ok(()),
-            // Log only a warning: the shutdown was requested, so a supervisor must not regard it as a failure.
-            closed if drain.is_draining() => {
-                tracing::warn!(%closed, "closed before the peer had read all messages");
-                Ok(())
-            }
-            closed => Err(ServeError::Connection(closed)),
-        }
-    }
-
-    /// Serves the process that started this one (its parent) over stdin and stdout.
-    ///
-    /// Redirects standard output to standard error first, so that a stray `println!` cannot corrupt the protocol.
-    ///
-    /// The parent process owns the server, so it may shut it down. SIGTERM and SIGINT drain the server, unless the
-    /// program [handles them itself](Self::without_signals); a second signal ends the process. A tool that blocks its
-    /// thread cannot be stopped: it prevents the runtime, and therefore the process, from ending.
-    ///
-    /// # Errors
-    /// Returns the errors of [`Server::serve`], or an error if stdin and stdout cannot be used.
-    ///
-    /// # Cancel safety
-    /// Dropping the future ends the connection and its calls.
-    pub async fn serve_stdio(self) -> Result<(), ServeError> {
-        let (reader, writer) = take_stdio()?;
-        let _signals =
-            (!self.shutdown.leaves_signals).then(|| SignalGuard::drain(&self.shutdown.drain));
-        self.owned_by_peer().serve(reader, writer).await
-    }
-}
-
-impl TryFrom<Server> for Stack {
-    type Error = RpcError;
-
-    fn try_from(server: Server) -> Result<Self, RpcError> {
-        server.into_stack()
-    }
-}
-
-/// Sets the server id that the server sends when it announces its shutdown.
-fn name_server(drain: &mgp_lifecycle::Drain, offer: &ServerOffer) {
-    if let Some(id) = offer.mgp.as_ref().and_then(|mgp| mgp.server_id.as_deref()) {
-        drain.configure(|config| {
-            config.server_id.get_or_insert_with(|| id.into());
-        });
     }
 }

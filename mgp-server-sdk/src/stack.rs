@@ -67,10 +67,11 @@ pub(crate) fn inbound(parts: StackParts) -> Stack {
         endpoints,
         events,
     } = parts;
+    let drain = outer.drain.clone();
     let start = |gates: &Stack| {
         if let Some(transactions) = transactions {
-            let gates = gates.downgrade();
-            transactions.start(Arc::new(OwnTools { tools: tools.downgrade(), gates }));
+            let (tools, gates) = (tools.downgrade(), gates.downgrade());
+            transactions.start(Arc::new(OwnTools { tools, gates, drain }));
         }
     };
     let untimed_calls =
@@ -107,7 +108,7 @@ fn gated(gates: Vec<Gate>, inner: impl MgpService) -> Stack {
 }
 
 /// The layers outside of the gates. To add a layer, add a field here, a line in [`Self::around`], and its value in
-/// `server.rs`.
+/// `server/build.rs`.
 #[derive(Debug)]
 pub(crate) struct OuterLayers {
     pub(crate) handshake: HandshakeLayer,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use mgp_lifecycle::{
-    CompensationCall, Idempotency, IdempotencyLayer, TransactionLayer, TransactionTools,
+    CompensationCall, Drain, Idempotency, IdempotencyLayer, TransactionLayer, TransactionTools,
     Transactions,
 };
 use mgp_types::method::ToolsCall;
@@ -26,7 +26,8 @@ pub(crate) struct StepLayers {
 
 impl StepLayers {
     pub(crate) fn error(&self) -> Option<BuildError> {
-        let lacks_keys = self.transactions.is_some() && self.keys.is_none();
+        let keeps_keys = self.keys.as_ref().is_some_and(|keys| !keys.is_in_memory());
+        let lacks_keys = self.transactions.is_some() && !keeps_keys;
         lacks_keys.then_some(BuildError::TransactionsWithoutKeys)
     }
 
@@ -34,10 +35,25 @@ impl StepLayers {
     /// for transactions is around the one for keys, so that it recognises a repeated step by its key.
     pub(crate) fn gates(
         &self,
+        tools: &Tools,
         limits: impl Iterator<Item = Gate>,
         authors: Vec<Gate>,
     ) -> Vec<Gate> {
-        let keys = self.keys.clone().map(|keys| Gate::new(IdempotencyLayer::new(keys)));
+        let keys = self.keys.clone().map(|keys| {
+            let (known, checked) = (tools.clone(), tools.clone());
+            let layer = IdempotencyLayer::new(keys)
+                .may_repeat(move |call| {
+                    call.tool().is_some_and(|tool| known.is_repeatable(tool.name))
+                })
+                .recheck(move |call| {
+                    // A replay does not reach the tools, which would refuse the call.
+                    if let Some(tool) = call.tool().filter(|tool| checked.has(tool.name)) {
+                        checked.check_callable(tool.name, call.cx())?;
+                    }
+                    checked.recheck(call)
+                });
+            Gate::new(layer)
+        });
         let transactions = self.transactions.clone();
         let transactions = transactions.map(|all| Gate::new(TransactionLayer::new(all)));
         limits.chain(keys).chain(transactions).chain(authors).collect()
@@ -65,6 +81,8 @@ pub(crate) struct OwnTools {
     pub(crate) tools: WeakTools,
     /// The author's layers and all services inside them.
     pub(crate) gates: WeakStack,
+    /// A server that stops undoes no further steps, and waits for the call that undoes one.
+    pub(crate) drain: Drain,
 }
 
 impl OwnTools {
@@ -89,8 +107,8 @@ impl TransactionTools for OwnTools {
     }
 
     fn compensate(&self, call: CompensationCall) -> BoxFuture<'static, Result<Reply, RpcError>> {
-        let (gates, tools) = (self.gates.upgrade(), self.tools());
-        Box::pin(async move {
+        let (gates, tools, drain) = (self.gates.upgrade(), self.tools(), self.drain.clone());
+        let undo = async move {
             let gates = gates.ok_or_else(|| RpcError::internal("the server stops"))?;
             let tool = call.tool.clone();
             let (call, scope) = call.into_call()?;
@@ -99,11 +117,12 @@ impl TransactionTools for OwnTools {
             let answer = gates.send(call).await;
             scope.end();
             answer
-        })
+        };
+        Box::pin(async move { drain.include(undo).await })
     }
 
     fn has_ended(&self) -> bool {
-        self.gates.is_dropped()
+        self.gates.is_dropped() || self.drain.is_draining()
     }
 
     fn report(&self, _tenant: &str, _transaction: &TransactionRecord) {

@@ -137,7 +137,7 @@ impl TakenChunks {
 impl Sink for TakenChunks {
     fn send(&self, item: OutletItem) -> BoxFuture<'_, Result<(), ConsumerGone>> {
         let resumes = match &item {
-            OutletItem::Chunk(chunk) => self.receiver.take(chunk),
+            OutletItem::Chunk(chunk) => self.receiver.record_taken(chunk),
             _ => false,
         };
         if !resumes {

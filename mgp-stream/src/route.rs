@@ -161,7 +161,7 @@ fn route_loss(call: &Call) -> Result<(), RpcError> {
     if let Some(waiting) = find(&call.cx().peer, &read.request_id)
         && let Some(receiver) = waiting.cx.extensions.get::<ChunkReceiver>()
     {
-        receiver.note_lost(read.missing_index);
+        receiver.record_lost(read.missing_index);
     }
     Ok(())
 }

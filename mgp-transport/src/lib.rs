@@ -13,6 +13,7 @@ mod frame;
 pub mod http;
 mod scoped;
 mod stdio;
+mod too_long;
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

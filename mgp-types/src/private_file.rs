@@ -78,7 +78,9 @@ pub enum PrivateFileError {
         path: PathBuf,
     },
     /// The file is longer than the limit that was given to [`PrivateFile::new`].
-    #[error("`{path}` is longer than {max_bytes} bytes, so this program did not write it")]
+    #[error(
+        "`{path}` is longer than {max_bytes} bytes, so this program did not write it; restore it from a back-up, or move it away"
+    )]
     TooLong {
         /// The path of the file.
         path: PathBuf,

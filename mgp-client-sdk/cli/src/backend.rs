@@ -323,8 +323,8 @@ async fn apply_config(governance: &Governance) {
     }
 }
 
-/// Returns the inbox of approvals in the state folder. The audit log records each answer that is given through this
-/// inbox as given in a terminal.
+/// Returns the inbox of approvals in the state folder. The audit log records each answer through this inbox as given in
+/// a terminal.
 fn inbox(governance: &Governance) -> CliResult<Inbox> {
     let inbox = governance.inbox();
     let missing = || Failure::failed("the state folder has no inbox of approvals");

@@ -106,7 +106,7 @@ pub(crate) enum Command {
     /// Store values for `${keyring:NAME}` in the configuration
     #[command(subcommand)]
     Secrets(secrets::Secrets),
-    /// Set the passphrase that changes need with `operator.proof = "passphrase"`
+    /// Set the passphrase that `operator.proof = "passphrase"` requires for changes
     #[command(subcommand)]
     Operator(operator::Operator),
     /// Read and verify the audit log

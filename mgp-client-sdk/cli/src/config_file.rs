@@ -11,6 +11,7 @@ use mgp_types::{PrivateFile, backup_paths};
 use toml_edit::{Decor, DocumentMut, Item, RawString, Table, TableLike, Value, value};
 
 use crate::exit::{CliResult, Failure};
+use crate::pipe;
 use crate::replace_file::{create_private, replace_file};
 use crate::state_option::shell_path_or;
 pub(crate) use risks::ToolRisks;
@@ -34,7 +35,7 @@ impl ConfigFile {
     pub(crate) fn open(file: PathBuf) -> CliResult<Self> {
         // A symbolic link is resolved, so that the edit replaces its target and not the link.
         let file = dunce::canonicalize(&file).unwrap_or(file);
-        let before = match fs::read_to_string(&file) {
+        let before = match pipe::read_to_string(&file) {
             Ok(text) => Some(text),
             Err(error) if error.kind() == ErrorKind::NotFound && file.is_symlink() => {
                 return Err(Failure::dangling(&file));
@@ -125,7 +126,7 @@ impl ConfigFile {
     }
 
     /// Refuses a server that the file does not have, and names the file of a project that has it, or the server that
-    /// was perhaps meant.
+    /// the user probably meant.
     pub(crate) fn check_server(&self, id: &str) -> CliResult {
         let ids = self.server_ids()?;
         if ids.iter().any(|own| own == id) {
@@ -385,7 +386,6 @@ pub(crate) enum Pinned {
     No,
 }
 
-/// Returns whether an entry of a server has this id.
 fn has_id(server: &dyn TableLike, id: &str) -> bool {
     server.get("id").and_then(Item::as_str) == Some(id)
 }
@@ -469,7 +469,7 @@ pub(crate) fn replace_with_backup(
     replace_file(file, after).map(|()| backup)
 }
 
-/// Returns the line with which a command names the back-up that it has made.
+/// Returns the line that a command prints about the back-up that it has made.
 pub(crate) fn backup_line(backup: &Path) -> String {
     format!("the previous file is in {}; the newest ten are kept", backup.display())
 }

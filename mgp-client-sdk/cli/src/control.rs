@@ -20,7 +20,7 @@ use crate::{operator, prompt, socket, state};
 /// The time the client waits beyond the timeout in its request, so that the kernel's own timeout error arrives first.
 const REQUEST_MARGIN: Duration = Duration::from_mins(1);
 
-/// The maximum time after a failed request within which the client notices that the connection has ended.
+/// The maximum time after a failed request until the client notices that the connection has ended.
 const CLOSE_DELAY: Duration = Duration::from_millis(100);
 
 /// Connects as an operator who only reads.

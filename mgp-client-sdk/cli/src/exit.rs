@@ -82,7 +82,7 @@ impl Failure {
         Self { code, message: message.to_string(), cause: Cause::Other }
     }
 
-    /// Creates the result with which a command ends silently and with success, because the reader of its output, e.g.
+    /// Creates the result of a command that ends silently and with success, because the reader of its output, e.g.
     /// `head`, no longer reads.
     pub(crate) fn output_closed() -> Self {
         Self::with_code(0, "standard output is closed")

@@ -29,7 +29,7 @@ enum UserFile {
     Home(&'static str),
     /// A path below `~/.config` on all systems but Windows.
     Config(&'static str),
-    /// A path below the folder in which the system keeps settings of programs.
+    /// A path below the folder where the system keeps settings of programs.
     Programs(&'static str),
 }
 
@@ -82,7 +82,7 @@ static TABLE: [HostFiles; 19] = [
 ];
 
 impl KnownHost {
-    /// All hosts, in the order in which they are shown.
+    /// All hosts, in the order they are shown.
     pub(crate) const ALL: [Self; TABLE_LEN] = {
         let mut all = [Self(&TABLE[0]); TABLE_LEN];
         let mut at = 0;
@@ -197,7 +197,7 @@ impl KnownHost {
         file.exists() || file.parent().is_some_and(|folder| folder != home && folder.is_dir())
     }
 
-    /// Returns the path of the settings in which the host can list further servers: of Continue only.
+    /// Returns the path of the settings that can list further servers: of Continue only.
     pub(crate) fn settings_file(self, home: &Path) -> Option<PathBuf> {
         (self.format() == Host::Continue).then(|| home.join(SETTINGS_OF_CONTINUE))
     }
@@ -240,7 +240,7 @@ impl KnownHost {
         Self::from_file(file).or_else(vscode)
     }
 
-    /// Returns the host to which a configuration file belongs, recognised by the last parts of its path, or by the
+    /// Returns the host that a configuration file belongs to, recognised by the last parts of its path, or by the
     /// variable that names its folder.
     pub(crate) fn from_file(file: &Path) -> Option<Self> {
         let json = file.ends_with("opencode.jsonc").then(|| file.with_extension("json"));
@@ -272,7 +272,7 @@ pub(crate) fn is_portable_name(name: &str) -> bool {
     (1..=MAX_TOOL_NAME_CHARS).contains(&name.len()) && name.bytes().all(is_accepted)
 }
 
-/// The maximum number of files in a folder that are searched for servers.
+/// The maximum number of files of a folder that are searched for servers.
 pub(crate) const MAX_BESIDE: usize = 200;
 
 /// The maximum number of files or servers that a warning names.
@@ -297,7 +297,7 @@ fn is_of_profile(file: &Path) -> bool {
 /// The variable that names the folder of Claude Code's files.
 const CLAUDE_FOLDER: &str = "CLAUDE_CONFIG_DIR";
 
-/// The variable that names the folder in which Gemini CLI has its folder `.gemini`.
+/// The variable that names the parent folder of Gemini CLI's folder `.gemini`.
 const GEMINI_HOME: &str = "GEMINI_CLI_HOME";
 
 /// Returns the absolute path of the folder that an environment variable names.
@@ -399,8 +399,7 @@ fn or_other(file: PathBuf, other: PathBuf) -> PathBuf {
     if other.exists() && !file.exists() { other } else { file }
 }
 
-/// Returns the end of a path by which its host is recognised: the file name if only this host uses it, else also the
-/// folder.
+/// Returns the end of a path that identifies its host: the file name if only this host uses it, else also the folder.
 fn distinct_end(path: &'static str) -> &'static Path {
     let path = Path::new(path);
     let common = ["mcp.json", "mcp_config.json", "settings.json", "config.toml", "config.yaml"];
@@ -408,7 +407,7 @@ fn distinct_end(path: &'static str) -> &'static Path {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let folder = path.parent().and_then(Path::parent).filter(|_| is_common(name));
     match folder {
-        // Other programs, too, have such a file in a folder of this name.
+        // Other programs also have such a file in a folder of this name.
         Some(_) if path.parent().is_some_and(|own| own.ends_with("config")) => path,
         Some(above) => path.strip_prefix(above).unwrap_or(path),
         None => Path::new(name),

@@ -17,7 +17,7 @@ use mgp_types::service::{Fetch, FetchError, FetchRequest, FetchResponse, Princip
 
 use crate::exit::{CliResult, Failure};
 
-/// The lowest value to which this process's limit of open files can reduce the limit of connections.
+/// This process's limit of open files never lowers the limit of connections below this value.
 const MIN_CONNECTIONS: usize = 64;
 
 /// Fails unless a text is an address of the option `--http`. Does not look up the host.
@@ -79,8 +79,8 @@ pub(crate) fn tls(config: &HttpAccessConfig, folder: &Path) -> CliResult<Option<
     )
 }
 
-/// Sets the limits of connections as configured. All connections together take at most half of the file descriptors of
-/// this process, because servers and the clients of the local socket need descriptors too.
+/// Sets the limits of connections as configured. All connections together take at most half of this process's file
+/// descriptors, because servers and the clients of the local socket also need some.
 pub(crate) fn limit_connections(config: &HttpAccessConfig, limits: &mut ConnectionLimits) {
     #[cfg(unix)]
     let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
@@ -114,13 +114,13 @@ fn limit_to_files(config: &HttpAccessConfig, files: Option<u64>, limits: &mut Co
     }
 }
 
-/// Returns the URL at which a kernel serves over HTTP.
+/// Returns the URL of a kernel that serves over HTTP.
 pub(crate) fn url(kernel: &Kernel, bound: &BoundServer) -> String {
     let scheme = if kernel.http_access().tls.is_some() { "https" } else { "http" };
     format!("{scheme}://{}/mcp", bound.local_addr())
 }
 
-/// Returns the URL at which a kernel serves the console; `None` if it listens at all addresses of this machine.
+/// Returns the URL of the console of a kernel; `None` if it listens at all addresses of this machine.
 pub(crate) fn console_url(kernel: &Kernel, bound: &BoundServer) -> Option<String> {
     if bound.local_addr().ip().is_unspecified() {
         return None;
@@ -183,8 +183,8 @@ fn resource_server(
     Ok(server)
 }
 
-/// The file with an issuer's keys. It is read again like a document at a URL, so that a key that changes in the file
-/// applies while the kernel runs.
+/// The file with an issuer's keys. Like a document at a URL, it is read again, so a changed key applies without a
+/// restart of the kernel.
 struct KeysFile(PathBuf);
 
 #[async_trait]

@@ -16,7 +16,7 @@ use crate::log;
 /// The maximum time that a newly started kernel takes until it serves.
 pub(crate) const START_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The flags with which Windows starts a process without a window, in a process group of its own.
+/// The flags that make Windows start a process without a window, in a process group of its own.
 #[cfg(windows)]
 const HIDDEN_GROUP: u32 = 0x0800_0000 | 0x0000_0200;
 

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::exit::CliResult;
+use crate::exit::{CliResult, Failure};
+use crate::pipe;
 use crate::replace_file::create_private;
 use crate::state::unusable;
 
@@ -29,11 +30,16 @@ impl Lock {
     /// Returns whether this lock of a kernel is no longer the one in the state folder, because the folder or the file
     /// was removed or replaced.
     pub(crate) fn is_replaced(&self, folder: &Path) -> bool {
-        match fs::metadata(kernel_file(folder)) {
-            Ok(found) => self.0.metadata().is_ok_and(|own| !is_same_file(&own, &found)),
-            // Another error can pass, e.g. that of a network drive.
-            Err(error) => error.kind() == ErrorKind::NotFound,
-        }
+        self.0.metadata().is_ok_and(|own| is_other_file(&own, &kernel_file(folder)))
+    }
+}
+
+/// Returns whether a path no longer names this file, because the file was removed or replaced.
+pub(crate) fn is_other_file(own: &Metadata, path: &Path) -> bool {
+    match fs::metadata(path) {
+        Ok(found) => !is_same_file(own, &found),
+        // Another error can pass, e.g. that of a network drive.
+        Err(error) => error.kind() == ErrorKind::NotFound,
     }
 }
 
@@ -54,6 +60,10 @@ fn kernel_file(folder: &Path) -> PathBuf {
     folder.join("kernel.lock")
 }
 
+fn start_file(folder: &Path) -> PathBuf {
+    folder.join("start.lock")
+}
+
 /// Tries to take the lock that a kernel holds while it uses a state folder.
 pub(crate) fn try_kernel(folder: &Path) -> CliResult<LockAttempt> {
     try_lock(&kernel_file(folder))
@@ -61,15 +71,24 @@ pub(crate) fn try_kernel(folder: &Path) -> CliResult<LockAttempt> {
 
 /// Tries to take the lock that a process holds while it starts a kernel for a state folder.
 pub(crate) fn try_start(folder: &Path) -> CliResult<LockAttempt> {
-    try_lock(&folder.join("start.lock"))
+    try_lock(&start_file(folder))
+}
+
+/// Checks that the files of both locks can be locked, as far as they exist.
+pub(crate) fn check_files(folder: &Path) -> CliResult {
+    refuse_special(&kernel_file(folder))?;
+    refuse_special(&start_file(folder))
 }
 
 /// Returns the process that holds the lock of a kernel, or held it last, if its id can be read.
 pub(crate) fn kernel_process(folder: &Path) -> Option<u32> {
-    fs::read_to_string(kernel_file(folder)).ok()?.trim().parse().ok()
+    let file = kernel_file(folder);
+    // Opening a pipe would wait for another process.
+    refuse_special(&file).ok()?;
+    fs::read_to_string(file).ok()?.trim().parse().ok()
 }
 
-/// The record in which a kernel names its configuration files.
+/// The record of a kernel's configuration files.
 #[derive(Serialize, Deserialize)]
 struct FollowedFiles {
     /// The process id of the kernel, so that the record of an earlier kernel is not used.
@@ -93,12 +112,24 @@ pub(crate) fn record_files<'a>(folder: &Path, files: impl Iterator<Item = &'a Pa
 
 /// Returns the configuration files that the kernel of a state folder has recorded; `None` if it has not.
 pub(crate) fn followed_files(folder: &Path) -> Option<Vec<PathBuf>> {
-    let text = fs::read(folder.join(FOLLOWED)).ok()?;
-    let record: FollowedFiles = serde_json::from_slice(&text).ok()?;
+    let text = pipe::read_to_string(&folder.join(FOLLOWED)).ok()?;
+    let record: FollowedFiles = serde_json::from_str(&text).ok()?;
     (Some(record.pid) == kernel_process(folder)).then_some(record.files)
 }
 
+/// Refuses a folder, a pipe and the like, which cannot contain a process id.
+fn refuse_special(path: &Path) -> CliResult {
+    match fs::metadata(path) {
+        Ok(found) if !found.is_file() => {
+            let path = path.display();
+            Err(Failure::failed(format!("`{path}` is not a plain file; move it away")))
+        }
+        _ => Ok(()),
+    }
+}
+
 fn try_lock(path: &Path) -> CliResult<LockAttempt> {
+    refuse_special(path)?;
     let failed = |error| unusable(path, &error);
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false);

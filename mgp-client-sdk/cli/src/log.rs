@@ -12,9 +12,9 @@ use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
 use crate::output::escape_lines;
-use crate::state_option;
+use crate::{pipe, state_option};
 
-/// The size at which a log is renamed, e.g. `kernel.log` to `kernel.log.old`, and a new one is started.
+/// The maximum size of a log. A larger one is renamed, e.g. `kernel.log` to `kernel.log.old`, and a new one is started.
 const MAX_FILE_BYTES: u64 = 4 * 1024 * 1024;
 
 /// The target of the events about lines that a server writes to standard error.
@@ -50,8 +50,9 @@ pub(crate) fn file(folder: &Path) -> PathBuf {
     folder.join("kernel.log")
 }
 
-/// Opens a log to append to it; a new file is for its owner only.
+/// Opens a log for appending; a new file is readable only by its owner.
 pub(crate) fn open_private(path: &Path) -> io::Result<File> {
+    pipe::refuse(path)?;
     let mut options = OpenOptions::new();
     options.append(true).create(true);
     #[cfg(unix)]

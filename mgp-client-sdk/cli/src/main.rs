@@ -10,6 +10,7 @@ mod control;
 mod demo;
 mod example;
 mod exit;
+mod folder_watch;
 #[cfg(test)]
 mod guides;
 mod hosts;
@@ -21,6 +22,7 @@ mod offline_audit;
 mod operator;
 mod output;
 mod peer;
+mod pipe;
 mod probes;
 mod prompt;
 mod ready_file;
@@ -57,7 +59,7 @@ use exit::{CliResult, Failure};
 /// servers.
 const MAX_BLOCKING_THREADS: usize = 16;
 
-/// Time after which an idle thread for blocking work ends.
+/// The time that an idle thread for blocking work stays alive.
 const BLOCKING_THREAD_TTL: Duration = Duration::from_secs(1);
 
 /// First command-line argument of a keeper: a copy of this program that watches over one server process.
@@ -95,7 +97,7 @@ fn main() -> ExitCode {
 /// Allows or forbids transparent huge pages in this process and those that it starts. The allocator forbids them at the
 /// start, because a kernel with huge pages takes 20 MiB more.
 fn allow_huge_pages(is_allowed: bool) {
-    // Ignore a failure, after which the process only takes a little more memory or time.
+    // Ignore a failure: it costs only a little more memory or time.
     #[cfg(target_os = "linux")]
     let _ = rustix::thread::disable_transparent_huge_pages(!is_allowed);
     #[cfg(not(target_os = "linux"))]

@@ -18,7 +18,7 @@ use crate::state;
 /// The maximum time that a command waits until the other process has written its events.
 const TAKEN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The audit log to which a command writes the events of its changes.
+/// The audit log of a command, for the events of its changes.
 pub(crate) struct OfflineAudit {
     log: CommandLog,
     store: Arc<dyn Store>,
@@ -27,7 +27,7 @@ pub(crate) struct OfflineAudit {
 enum CommandLog {
     /// The log of the state folder, which this command has locked.
     Own(AuditLog, Lock),
-    /// The store, from which the process that holds the state folder takes the events.
+    /// The store; the process that holds the state folder takes the events from it.
     Deferred(DeferredAudit),
 }
 

@@ -193,7 +193,7 @@ fn terminal_width() -> Option<usize> {
 #[cfg(unix)]
 const MIN_WIDTH: usize = 40;
 
-/// The minimum width, in columns of the terminal, to which a column of a table is narrowed.
+/// The minimum width of a narrowed column of a table, in columns of the terminal.
 const MIN_CELL: usize = 12;
 
 /// The heads of columns that are never truncated: people copy the cells of these columns into commands, or need the end
@@ -257,8 +257,8 @@ impl Output {
         self.text.push('\n');
     }
 
-    /// Adds a line in which commands of `mgp` get the option `--state` of this process. Arguments and definitions are
-    /// shown unchanged, so they are added with [`line`](Self::line).
+    /// Adds a line; commands of `mgp` in it get the option `--state` of this process. Use [`line`](Self::line) for
+    /// arguments and definitions, which must stay unchanged.
     pub(crate) fn hint(&mut self, text: impl AsRef<str>) {
         self.line(state_option::add_to(text.as_ref()));
     }

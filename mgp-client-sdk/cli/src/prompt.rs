@@ -12,7 +12,7 @@ use mgp_types::sync::Mutex;
 use crate::args::Global;
 use crate::exit::{CliResult, Failure};
 
-/// The length, in bytes, at which a typed line counts as cut off. A terminal drops what exceeds its maximum line
+/// The minimum length, in bytes, of a typed line that counts as cut off. A terminal drops what exceeds its maximum line
 /// length: 4,095 bytes on Linux, 1,023 on macOS.
 #[cfg(unix)]
 const MAX_LINE_BYTES: usize = if cfg!(target_os = "linux") { 4095 } else { 1023 };

@@ -8,6 +8,7 @@ use mgp_types::service::{shown_origin, shown_url};
 use serde_json::Value as Json;
 
 use crate::exit::Failure;
+use crate::pipe;
 
 /// The maximum size of a configuration file that is shown, in bytes.
 const MAX_BYTES: u64 = 256 << 10;
@@ -67,7 +68,7 @@ pub(crate) fn masked(file: &Path) -> Result<String, Failure> {
     if metadata.len() > MAX_BYTES {
         return Err(Failure::failed("the file is longer than 256 KiB, so it is not shown"));
     }
-    let text = std::fs::read_to_string(file)?;
+    let text = pipe::read_to_string(file)?;
     let mut document: toml_edit::DocumentMut = text
         .parse()
         .map_err(|_| Failure::failed("the file is not TOML, so its secrets cannot be masked"))?;
@@ -215,7 +216,7 @@ fn is_reference(text: &str) -> bool {
     name.is_some_and(|name| !name.contains(['$', '{', '}']) && !name.contains(":-"))
 }
 
-/// Returns a text in which URLs have their schemes and hosts only.
+/// Returns a text whose URLs keep only their schemes and hosts.
 pub(crate) fn without_paths(text: &str) -> String {
     let words = text.split_inclusive(char::is_whitespace).map(|word| {
         let (bare, space) = word.split_at(word.trim_end().len());

@@ -21,6 +21,7 @@ use crate::commands;
 use crate::commands::known_names::unknown_limited_agents;
 use crate::console::{self, ServedConsole};
 use crate::exit::{CliResult, Failure};
+use crate::folder_watch::{folder_lost, lost_text};
 use crate::http_access;
 use crate::launch;
 use crate::lock::{self, Lock, LockAttempt};
@@ -50,9 +51,6 @@ const COMMAND_LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 
 const LOCK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// The interval at which a kernel checks that its state folder still exists.
-const FOLDER_INTERVAL: Duration = Duration::from_secs(2);
-
 /// The clients that a kernel serves in addition to the clients of its local socket.
 enum Mode {
     /// Serves one agent over the standard streams.
@@ -64,7 +62,7 @@ enum Mode {
 }
 
 impl Mode {
-    /// Returns the address at which this kernel serves HTTP, and whether its callers need no key.
+    /// Returns the HTTP address of this kernel, and whether its callers need no key.
     fn http(&self) -> Option<(&str, bool)> {
         let Self::Http(HttpOptions { address, access, .. }) = self else { return None };
         Some((address.as_str(), matches!(access, HttpAccess::Anonymous(_))))
@@ -225,14 +223,7 @@ async fn serve(options: Options) -> CliResult {
     stopped
 }
 
-fn lost_text(folder: &Path) -> String {
-    format!(
-        "the state folder `{}` was removed or replaced while a kernel used it",
-        folder.display()
-    )
-}
-
-/// Logs a warning for each agent whose limits perhaps apply to no call, because its name seems to be mistyped.
+/// Logs a warning for each agent whose name seems to be mistyped, so that its limits might apply to no call.
 async fn warn_of_unknown_agents(kernel: &Kernel, folder: PathBuf, sources: &Sources) {
     let global = Global { state: Some(folder), json: false, verbose: 0 };
     let store = kernel.governance().store();
@@ -346,8 +337,7 @@ async fn attach(kernel: &Kernel, socket: LocalSocket, options: Options) -> CliRe
     })
 }
 
-/// The ways in which clients reach a kernel besides its local socket, and the time that it keeps running without a
-/// client.
+/// The transports of a kernel besides its local socket, and the time that it keeps running without a client.
 struct Carriers {
     stack: mgp_types::service::Stack,
     http: Option<BoundServer>,
@@ -503,14 +493,15 @@ impl Running {
             // Stop, because an authorized client has started a drain with a protocol request.
             () = self.served.drain.wait_begun() => StopCause::Requested { timeout: None },
             () = sockets => StopCause::Idle,
-            () = folder_lost(lock, folder) => StopCause::FolderLost,
+            () = folder_lost(kernel, lock, folder) => StopCause::FolderLost,
         }
     }
 
     /// Waits for running calls, closes all connections, stops the servers, and completes the audit log.
     async fn stop(self, cause: StopCause, signals: Signals) -> CliResult {
         let Self { served, mut connections, http, stdio, ready_file, .. } = self;
-        // Remove the ready file and the socket first, so that new hosts do not find this kernel, and start another one.
+        // Remove the ready file and the socket first, so that new hosts start another kernel instead of finding this
+        // one.
         drop(ready_file);
         drop(self.socket);
         signals.exit_on_second(matches!(cause, StopCause::Signal(_)));
@@ -532,15 +523,6 @@ impl Running {
         }
         Ok(())
     }
-}
-
-/// Waits until the lock of this kernel is no longer the one in the state folder. Then another kernel can start there,
-/// and what this one records is lost.
-async fn folder_lost(lock: &Lock, folder: &Path) {
-    while !lock.is_replaced(folder) {
-        sleep(FOLDER_INTERVAL).await;
-    }
-    tracing::error!("stopping: {}", lost_text(folder));
 }
 
 /// Waits until the stdio host has disconnected; waits forever if the kernel has no such host.
@@ -569,7 +551,7 @@ async fn idle(served: &ServedKernel, linger: Option<Duration>) {
     }
 }
 
-/// Starts a drain, in which new calls are refused, and waits until running calls have finished.
+/// Starts a drain, which refuses new calls, and waits until running calls have finished.
 async fn drain(served: &ServedKernel, cause: StopCause) {
     let default = served.drain.config().timeout;
     let (reason, timeout) = match cause {

@@ -32,16 +32,15 @@ use crate::{refused_host, state, version};
 /// The maximum time to wait for the next kernel, which can start only after the previous one has stopped its servers.
 const STOP_TIMEOUT: Duration = Duration::from_secs(90);
 
-/// The time after the end of a kernel in which the shim starts no kernel in the state folder of a service, so that the
-/// service can start one; systemd restarts a failed service after 5 s.
+/// The time after the end of a kernel during which the shim starts no kernel in the state folder of a service, so that
+/// the service can start one; systemd restarts a failed service after 5 s.
 const SERVICE_GRACE: Duration = Duration::from_secs(7);
 
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Connects to the kernel, starts one if none runs, and relays messages until the host disconnects.
 pub(crate) fn run(global: &Global, serve: &Serve) -> CliResult {
-    let (connector, stream, reply, ready_file) =
-        set_up(global, serve).inspect_err(refused_host::answer)?;
+    let (connector, stream, reply) = set_up(global, serve).inspect_err(refused_host::answer)?;
     warn_of_other_config(serve.config.as_deref(), &reply);
     if version::is_newer(version::own(), &reply.version) {
         tracing::warn!(
@@ -49,9 +48,13 @@ pub(crate) fn run(global: &Global, serve: &Serve) -> CliResult {
             "the running kernel is older, but was not started by a host, so it is not replaced; restart it to use the new version"
         );
     }
-    let ready_file = Arc::new(Mutex::new(ready_file));
+    let ready_file = Arc::new(Mutex::new(None));
     if serve.ready_file.is_some() {
+        // Write the file only once a signal removes it.
         remove_on_signal(Arc::clone(&ready_file))?;
+        let written =
+            connector.write_ready_file(serve, &reply).inspect_err(refused_host::answer)?;
+        *ready_file.lock() = written;
     }
     launch::print_stdin_hint();
     let result = relay::run(stream, |is_wanted| {
@@ -64,8 +67,8 @@ pub(crate) fn run(global: &Global, serve: &Serve) -> CliResult {
         };
         let Some((stream, reply)) = connected else { return Ok(None) };
         let mut written = ready_file.lock();
-        // Drop the previous ready file first: after a new connection to the same kernel, both files would have the same
-        // text, and dropping the previous one later would remove the new one.
+        // Drop the previous ready file first. After a new connection to the same kernel, both files have the same text,
+        // so dropping the previous one later would remove the new one.
         drop(written.take());
         *written = connector.write_ready_file(serve, &reply)?;
         Ok(Some(stream))
@@ -74,11 +77,8 @@ pub(crate) fn run(global: &Global, serve: &Serve) -> CliResult {
     result
 }
 
-/// Connects to the kernel for a host, starts one if none runs, and writes the ready file.
-fn set_up<'a>(
-    global: &Global,
-    serve: &'a Serve,
-) -> CliResult<(Connector<'a>, Stream, HelloReply, Option<ReadyFile>)> {
+/// Removes an old ready file, connects to the kernel for a host, and starts a kernel if none runs.
+fn set_up<'a>(global: &Global, serve: &'a Serve) -> CliResult<(Connector<'a>, Stream, HelloReply)> {
     let agent = serve.agent.as_deref().unwrap_or(DEFAULT_AGENT);
     let agent = socket_hello::check_agent_name(agent).map_err(Failure::usage)?;
     let folder = state::create_folder(global)?;
@@ -89,8 +89,7 @@ fn set_up<'a>(
         ReadyFile::remove_old(file);
     }
     let (stream, reply) = connector.connect_or_start(START_TIMEOUT)?;
-    let ready_file = connector.write_ready_file(serve, &reply)?;
-    Ok((connector, stream, reply, ready_file))
+    Ok((connector, stream, reply))
 }
 
 /// The means to connect to the kernel of a state folder, or to start it.
@@ -133,8 +132,8 @@ impl Connector<'_> {
         // `start` keeps the start lock until a kernel serves. So two hosts that start at the same time start only one
         // kernel, and a host with an older program starts none while the previous kernel ends.
         let mut start = None;
-        // The value of `waited` at which this process may start a kernel; `None` in the folder of a service, until the
-        // previous kernel has ended.
+        // The value of `waited` at which this process may start a kernel. If an installed service uses the folder, the
+        // service should start it: the value is `None` until the previous kernel has ended.
         let mut may_start = (!state::is_of_service(folder)).then_some(Duration::ZERO);
         loop {
             if let Some(connection) = try_connect(socket, hello)? {

@@ -1,4 +1,4 @@
-//! The kernel's local socket, `mgp.sock` in the state folder, over which shims and commands connect.
+//! The kernel's local socket, `mgp.sock` in the state folder. Shims and commands connect to it.
 //!
 //! Only processes of the same user are accepted. The first line of a client names its role, which `operator/gate.rs`
 //! checks.
@@ -218,7 +218,7 @@ async fn serve_connection(
         return Err(ErrorKind::ConnectionAborted.into());
     }
     let client = if hello.is_shim() { ServedClient::Shim } else { ServedClient::Program };
-    // Add the client before the check for a drain, so that an idle kernel does not begin to end after it has accepted
+    // Add the client before the check for a drain. Otherwise an idle kernel could begin to end after it has accepted
     // the client.
     let _guard = served.add_client(&principal, client);
     if served.drain.is_draining() {

@@ -21,7 +21,7 @@ use crate::{lock, version};
 /// The revision of the format of the first lines that client and kernel exchange.
 const REVISION: u8 = 1;
 
-/// The time within which each side must receive the other side's first line.
+/// The time limit for the other side's first line.
 pub(crate) const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The maximum size of a client's first line, which may contain the path of a file.
@@ -36,10 +36,10 @@ const PASSPHRASE: &str = "passphrase";
 /// The value of `started_by` in the reply of a kernel that hosts started.
 pub(crate) const HOSTS: &str = "hosts";
 
-/// The notification with which a kernel informs a shim that it is about to end.
+/// The notification of a kernel to a shim that it is about to end.
 pub(crate) const LEAVING: &str = "shim/leaving";
 
-/// The notification with which a shim confirms to an ending kernel that all further requests wait for the next kernel.
+/// The notification of a shim to an ending kernel that all further requests wait for the next kernel.
 pub(crate) const HOLDING: &str = "shim/holding";
 
 /// The code of the answer to a request that a kernel did not start because it is about to end; the shim repeats the
@@ -98,7 +98,7 @@ pub(crate) enum HelloRole<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Intent {
     Read,
-    /// A change, for which the kernel may require a proof from the operator.
+    /// A change; the kernel may require a proof from the operator.
     Change,
 }
 
@@ -119,7 +119,7 @@ pub(crate) struct HelloReply {
     /// The configuration files that existed when the kernel started.
     #[serde(default)]
     pub(crate) config: Vec<PathBuf>,
-    /// The URL at which the kernel serves MCP over HTTP, if it does.
+    /// The URL of the kernel's MCP server over HTTP, if it has one.
     #[serde(default)]
     pub(crate) http: Option<String>,
     /// The ids of the kernel's servers.
@@ -288,7 +288,7 @@ impl HelloReply {
     }
 }
 
-/// Creates the error for a connection on which the kernel sends no reply.
+/// Creates the error for a connection without a reply from the kernel.
 pub(crate) fn no_answer(socket: &Path) -> Failure {
     let process = socket.parent().and_then(lock::kernel_process);
     let process = process.map_or_else(|| "its process".to_owned(), |pid| format!("process {pid}"));

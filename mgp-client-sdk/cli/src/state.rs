@@ -6,10 +6,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use mgp_discovery::Trust;
+use mgp_security::FolderError;
 use mgp_types::store::{Db, DbConfig, Durability};
 
 use crate::args::Global;
 use crate::exit::{CliResult, Failure};
+use crate::pipe;
 
 /// The remedy for a folder that cannot be used for the state.
 const OTHER_FOLDER: &str = "name a folder of your own with --state DIR";
@@ -50,7 +52,7 @@ pub(crate) fn service_marker(folder: &Path) -> PathBuf {
 
 /// Returns whether an installed service uses a state folder.
 pub(crate) fn is_of_service(folder: &Path) -> bool {
-    fs::read_to_string(service_marker(folder)).is_ok_and(|file| Path::new(&file).exists())
+    pipe::read_to_string(&service_marker(folder)).is_ok_and(|file| Path::new(&file).exists())
 }
 
 /// Returns the state folder. If it does not exist, creates it so that only its owner has access.
@@ -140,7 +142,12 @@ pub(crate) async fn db(global: &Global) -> CliResult<Db> {
 
 /// Opens the database in the state folder, with changes of this durability.
 pub(crate) async fn open_db(global: &Global, durability: Durability) -> CliResult<Db> {
-    let file = create_folder(global)?.join(DATABASE);
+    let folder = create_folder(global)?;
+    let file = folder.join(DATABASE);
+    // The first audit log creates the key after the database, so a folder without the database has lost it.
+    if matches!(file.try_exists(), Ok(false)) && folder.join("digest.key").exists() {
+        return Err(FolderError::StateMissing(file).into());
+    }
     let failed = |error| {
         Failure::failed(format!("the state in `{}` cannot be used: {error}", file.display()))
     };

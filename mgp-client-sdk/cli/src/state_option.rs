@@ -5,14 +5,14 @@ use std::ffi::OsString;
 use std::path::{self, Path};
 use std::sync::OnceLock;
 
-/// The text with which a command of `mgp` in a message begins.
+/// The start of a command of `mgp` in a message.
 const COMMAND: &str = "`mgp ";
 
 /// The option `--state` with the folder, quoted for a shell; not set if this process was started without the option.
 static OPTION: OnceLock<String> = OnceLock::new();
 
-/// Records the state folder, if the command line of this process names it and a command without the option would use
-/// another one. The variable `MGP_STATE` needs no record, because the next command of the same shell has it, too.
+/// Records the state folder, if the command line of this process names it and a command without the option would use a
+/// different folder. The variable `MGP_STATE` needs no record, because the next command of the same shell also has it.
 /// `usual` is the folder that is used without the option and the variable.
 pub(crate) fn record(folder: Option<&Path>, usual: Option<&Path>) {
     let mut words = std::env::args_os().take_while(|word| word != "--");
@@ -20,7 +20,8 @@ pub(crate) fn record(folder: Option<&Path>, usual: Option<&Path>) {
         |word: OsString| word == "--state" || word.as_encoded_bytes().starts_with(b"--state=");
     let Some(folder) = folder.filter(|_| words.any(is_option)) else { return };
     let Ok(folder) = path::absolute(folder) else { return };
-    // A host starts the kernel with the option even if the folder is the usual one, in which commands need no option.
+    // A host starts the kernel with the option even if the folder is the usual one; commands do not need the option for
+    // that folder.
     if usual == Some(&*folder) && std::env::var_os("MGP_STATE").is_none() {
         return;
     }
@@ -35,7 +36,7 @@ pub(crate) fn get() -> Option<&'static str> {
     OPTION.get().map(String::as_str)
 }
 
-/// Returns a message in which each command of `mgp` in backquotes has the option, if this process has it.
+/// Adds the option to each command of `mgp` in backquotes in a message, if this process has the option.
 pub(crate) fn add_to(message: &str) -> Cow<'_, str> {
     match OPTION.get() {
         Some(option) if message.contains(COMMAND) => add(message, option).into(),

@@ -65,7 +65,9 @@ async fn lock_starts(folder: &Path) -> Option<Lock> {
         sleep(POLL_INTERVAL).await;
         waited += POLL_INTERVAL;
     }
-    tracing::warn!("another process holds `start.lock`; no kernel of hosts is stopped");
+    tracing::warn!(
+        "another process holds `start.lock`; the kernel that hosts started is not stopped"
+    );
     None
 }
 
@@ -81,7 +83,7 @@ async fn is_of_hosts(folder: &Path) -> bool {
             is_of_hosts && !version::is_newer(&reply.version, version::own())
         }
         Err(failure) => {
-            // The error that follows names `mgp stop`, which prints this reason, too.
+            // The next error names `mgp stop`, which also prints this reason.
             tracing::info!(reason = %failure, "the running kernel did not report who started it");
             false
         }

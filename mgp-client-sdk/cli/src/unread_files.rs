@@ -1,4 +1,4 @@
-//! Files beside a host's configuration file, from which the host starts servers that mgp does not read.
+//! Files beside a host's configuration file that mgp does not read although the host starts servers from them.
 
 use std::io;
 use std::io::ErrorKind::{NotADirectory, NotFound};
@@ -18,7 +18,7 @@ impl KnownHost {
     /// not read: those of Continue, and of the profiles of VS Code.
     pub(crate) fn unread_servers(self, home: &Path) -> Vec<String> {
         match self.format() {
-            Host::Continue => self.unread_in_folder(home).into_iter().collect(),
+            Host::Continue => self.unread_in_folder(home),
             Host::VsCode => self.unread_in_profiles(home),
             _ => Vec::new(),
         }
@@ -54,7 +54,7 @@ impl KnownHost {
     /// Returns whether the host starts servers other than mgp from a file; `false` if the file does not exist.
     ///
     /// # Errors
-    /// The name of the file, and the reason for which it cannot be read.
+    /// The name of the file, and the reason why it cannot be read.
     pub(crate) fn starts_others(self, file: &Path) -> Result<bool, String> {
         let text = match read_short(file) {
             Err(error) if matches!(error.kind(), NotFound | NotADirectory) => return Ok(false),
@@ -71,35 +71,48 @@ impl KnownHost {
         }
     }
 
-    fn unread_in_folder(self, home: &Path) -> Option<String> {
+    fn unread_in_folder(self, home: &Path) -> Vec<String> {
         let file = self.user_file(home);
-        let folder = file.parent()?;
-        let entries = std::fs::read_dir(folder).ok()?.flatten().take(MAX_BESIDE);
-        let mut names: Vec<String> = entries
-            .map(|entry| entry.path())
-            .filter(|path| *path != file && lists_servers(path))
-            .filter_map(|path| Some(path.file_name()?.to_str()?.to_owned()))
-            .collect();
-        names.sort();
-        (!names.is_empty()).then(|| {
-            format!(
-                "mgp does not read {} in `{}`, so {} starts the servers there itself, not governed; move them to `{}`",
-                first_names(&names),
-                folder.display(),
-                self.title(),
-                file.display()
-            )
-        })
+        let Some(folder) = file.parent() else { return Vec::new() };
+        let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
+        let paths = entries.flatten().take(MAX_BESIDE).map(|entry| entry.path());
+        let (mut listing, mut unreadable) = (Vec::new(), Vec::new());
+        for path in paths.filter(|path| *path != file && !path.is_dir()) {
+            let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
+            match lists_servers(&path) {
+                Ok(true) => listing.push(name.to_owned()),
+                Ok(false) => {}
+                Err(_) => unreadable.push(name.to_owned()),
+            }
+        }
+        listing.sort();
+        unreadable.sort();
+        let (folder, file, title) = (folder.display(), file.display(), self.title());
+        let mut warnings = Vec::new();
+        if !listing.is_empty() {
+            let names = first_names(&listing);
+            warnings.push(format!(
+                "mgp does not read {names} in `{folder}`, so {title} starts the servers there itself, not governed; move them to `{file}`"
+            ));
+        }
+        if !unreadable.is_empty() {
+            let names = first_names(&unreadable);
+            warnings.push(format!(
+                "mgp cannot read {names} in `{folder}`, from which {title} may start servers itself, not governed; correct these files, or move them away"
+            ));
+        }
+        warnings
     }
 }
 
-/// Returns whether a file of Continue seems to list servers.
-fn lists_servers(file: &Path) -> bool {
+fn lists_servers(file: &Path) -> io::Result<bool> {
     let is_list =
         file.extension().is_some_and(|end| end == "json" || end == "yaml" || end == "yml");
-    is_list
-        && read_short(file)
-            .is_ok_and(|text| ["mcpServers", "command", "url"].iter().any(|key| text.contains(key)))
+    if !is_list {
+        return Ok(false);
+    }
+    let text = read_short(file)?;
+    Ok(["mcpServers", "command", "url"].iter().any(|key| text.contains(key)))
 }
 
 fn read_short(file: &Path) -> io::Result<String> {

@@ -11,13 +11,12 @@ pub(crate) fn own() -> &'static str {
     &MARKED[MARK..]
 }
 
-/// Returns whether a version is newer than another one; `false` if one of them cannot be parsed.
+/// Returns whether a version is newer than another; `false` if one of them cannot be parsed.
 pub(crate) fn is_newer(version: &str, than: &str) -> bool {
     parts(version).zip(parts(than)).is_some_and(|(version, than)| version > than)
 }
 
-/// Returns the parts by which versions are compared, in this order: the three numbers, whether it is a release, and the
-/// rest.
+/// Returns the parts to compare, in this order: the three numbers, whether it is a release, and the rest.
 fn parts(version: &str) -> Option<([u64; 3], bool, &str)> {
     let version = version.split('+').next()?;
     let (numbers, rest) = version.split_once('-').unwrap_or((version, ""));

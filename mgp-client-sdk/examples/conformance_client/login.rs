@@ -44,7 +44,6 @@ pub(crate) struct PlannedCall {
     pub(crate) arguments: RawObject,
 }
 
-/// Returns the credentials for a scenario.
 pub(crate) fn credentials(scenario: &Scenario) -> Result<OAuth, Box<dyn Error>> {
     let fetcher: SharedFetch = Arc::new(GuardedFetch::for_server(&scenario.url)?);
     let oauth = oauth(scenario, &fetcher)?.client_name("Conformance client");

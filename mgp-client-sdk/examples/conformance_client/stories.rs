@@ -10,7 +10,6 @@ use serde_json::json;
 
 use crate::Scenario;
 
-/// Runs a scenario on a connected client.
 pub(crate) async fn play(client: &Client, scenario: &Scenario) -> Result<(), Error> {
     match scenario.name.as_str() {
         "tools_call" => {

@@ -1,4 +1,4 @@
-//! The active configuration, and the files from which it was read.
+//! The active configuration, and the files that it was read from.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
@@ -23,7 +23,6 @@ pub(super) struct ActiveConfig {
     lock_finding: RwLock<Option<KernelFinding>>,
     /// A problem that occurred when the kernel was started. It is reported until the kernel is started again.
     start_finding: Option<KernelFinding>,
-    /// The configuration with which the kernel was started.
     started: Arc<Config>,
     /// The ids of the servers that were switched off in the configuration files when these were last read.
     disabled: RwLock<Vec<String>>,
@@ -89,8 +88,8 @@ impl ActiveConfig {
         self.findings.read().iter().chain(&self.start_finding).chain(&pending).cloned().collect()
     }
 
-    /// Returns the finding about the lock file, and a warning for each configuration key that was changed since the
-    /// start and applies only after a restart.
+    /// Returns the finding about the lock file, and a warning for each configuration key whose change since the start
+    /// applies only after a restart.
     pub(super) fn pending_findings(&self) -> Vec<KernelFinding> {
         let (old, new) = (&self.started.kernel, &self.config().kernel);
         let keys = [
@@ -105,7 +104,7 @@ impl ActiveConfig {
         ];
         let changed = keys.into_iter().filter(|(_, is_changed)| *is_changed);
         let finding = |key| {
-            let what = format!("`{key}` applies from the next start of the kernel on");
+            let what = format!("`{key}` takes effect at the next start of the kernel");
             KernelFinding::new("warning", what)
         };
         let lock = self.lock_finding.read().clone();

@@ -51,7 +51,7 @@ type LastError = Arc<mgp_types::sync::Mutex<Option<String>>>;
 
 mgp_types::opaque_debug!(AuditSinks);
 
-/// The file, URL or syslog receiver to which a sink writes events.
+/// The file, URL or syslog receiver that a sink writes events to.
 enum Target {
     File {
         path: PathBuf,

@@ -67,7 +67,7 @@ pub struct KernelBuilder {
     /// A handle of the active configuration. It is filled when the kernel is built.
     shared: SharedConfig,
     lock: Option<LockFile>,
-    /// The file from which the lock file is read again when it changes.
+    /// The path of the lock file, which is read again when it changes.
     lock_path: Option<PathBuf>,
     live_keys: Option<LiveKeys>,
 }
@@ -227,7 +227,7 @@ impl KernelBuilder {
         Box::pin(self.assemble(governance, ToolIndex::new(), loaded, stores)).await
     }
 
-    /// Builds a kernel that keeps its state in a folder to which only the folder's owner has access.
+    /// Builds a kernel that keeps its state in a folder; only the folder's owner has access to it.
     ///
     /// The state consists of grants, permissions, pinned definitions, the tool index and the audit log.
     ///
@@ -386,7 +386,6 @@ fn add_servers(
     Ok(())
 }
 
-/// Creates the kernel and starts its background tasks.
 fn start_tasks(parts: KernelParts, collector: Option<UrlSink>) -> Kernel {
     let kernel = Kernel(Arc::new(parts));
     tokio::spawn(follow_audit(Arc::downgrade(&kernel.0)));
@@ -396,7 +395,7 @@ fn start_tasks(parts: KernelParts, collector: Option<UrlSink>) -> Kernel {
     kernel
 }
 
-/// Returns the collector to which telemetry is sent, if one is configured.
+/// Returns the collector that receives telemetry, if one is configured.
 fn collector(config: &KernelConfig, expander: &Expander) -> Result<Option<UrlSink>, KernelError> {
     let Some(url) = &config.telemetry.otlp else { return Ok(None) };
     let proxy = crate::logins::proxy(config);
@@ -419,8 +418,8 @@ fn restrict_definitions(
     Some(lock)
 }
 
-/// Opens the stored sessions in which callers are limited to scopes. The current configuration decides which scopes an
-/// agent can obtain.
+/// Opens the stored sessions that limit callers to scopes. The current configuration decides which scopes an agent can
+/// obtain.
 async fn open_scopes(
     governance: &Governance,
     config: &SharedConfig,

@@ -104,7 +104,7 @@ impl CallProposals {
 /// Returns the check that refuses a call whose key or transaction does not allow it to run.
 fn ask_check(keys: Idempotency, transactions: Option<Transactions>) -> AskCheck {
     AskCheck::new(move |call| {
-        // The layers for keys and transactions skip calls without members of proposals, so this check skips them, too.
+        // The layers for keys and transactions skip calls without members of proposals, so this check also skips them.
         if call.cx().extensions.get::<CallMembers>().is_none() {
             return Ok(());
         }

@@ -7,7 +7,7 @@ use mgp_types::mcp::UiToolMeta;
 use mgp_types::service::{Context, Hidden, ServerId, Visibility};
 use tokio::sync::watch;
 
-/// The decision about which tools a caller sees: those to which the caller has access, except tools whose definition an
+/// The decision about which tools a caller sees: those that the caller has access to, except tools whose definition an
 /// operator must still approve.
 #[derive(Clone, Debug)]
 pub(crate) struct CallerView {
@@ -30,8 +30,8 @@ impl CallerView {
         self.governance.access().sees_server(cx, server).is_ok()
     }
 
-    /// Returns whether a caller may see at least one tool of a server, even if the caller does not see the server as a
-    /// whole. The kernel need not know the tools of the server.
+    /// Returns whether a caller may see at least one tool of a server, even if it does not see the server as a whole.
+    /// The kernel need not know the tools of the server.
     pub(crate) fn may_see_a_tool(&self, cx: &Context, server: &ServerId) -> bool {
         self.governance.access().may_see_a_tool(cx, server)
     }
@@ -71,7 +71,7 @@ pub(crate) fn is_for_pages_only(tool: &IndexedTool) -> bool {
     page_of(tool).is_some_and(|page| !page.is_for_models())
 }
 
-/// The access decision for one caller, by which the tool index decides which tools to list.
+/// The access decision for one caller; the tool index uses it to decide which tools to list.
 pub(crate) struct VisibleTools<'a> {
     pub(crate) view: &'a CallerView,
     pub(crate) cx: &'a Context,

@@ -1,4 +1,4 @@
-//! The connected clients, each with a context over which the kernel sends what belongs to none of the client's calls:
+//! The connected clients. Over the context of each, the kernel sends what belongs to none of the client's calls:
 //! notifications, log messages and questions of servers.
 
 use std::collections::HashMap;

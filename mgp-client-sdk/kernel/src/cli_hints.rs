@@ -94,7 +94,6 @@ impl<S: MgpService> Service<Call> for CliHint<S> {
 }
 
 pin_project! {
-    /// Response future of [`CliHint`].
     pub(super) struct ResponseFuture<F> {
         #[pin]
         future: F,
@@ -123,16 +122,21 @@ fn with_remedy(error: RpcError, by: &Principal) -> RpcError {
             error.message().replace(CHECK_STORE, "`mgp doctor` names the file and the reason");
         return error.with_message(message);
     }
+    // The commands and the console decide nothing about the agents of other tenants.
+    let tenant = Some(by.tenant()).filter(|tenant| *tenant != Principal::local().tenant());
     with_command(error, by, |refusal, details, command| {
-        tracing::info!(remedy = command, "denied call; an operator can change that");
+        if tenant.is_none() {
+            tracing::info!(remedy = command, "denied call; an operator can change that");
+        }
         match refusal {
             Refusal::AccessDenied(_) => Some("ask an operator for access".to_owned()),
             Refusal::Unconfirmed(refused) if refused.why() != Unconfirmed::Denied => {
-                text(details, "approval_id").map(|id| {
-                    format!(
-                        "approval {id} stays open: ask the user to decide it in the console of mgp, then call again"
-                    )
-                })
+                let whom = tenant.map_or_else(
+                    || "the user to decide it in the console of mgp".to_owned(),
+                    |tenant| format!("an operator of the tenant `{tenant}` to decide it"),
+                );
+                text(details, "approval_id")
+                    .map(|id| format!("approval {id} stays open: ask {whom}, then call again"))
             }
             _ => None,
         }
@@ -154,13 +158,12 @@ pub(super) fn explain_refusal(refusal: &Refusal, by: &Principal) -> String {
     }
 }
 
-/// Returns the command by which an operator lets an agent call a tool without confirmation.
+/// Returns the command that lets an agent call a tool without confirmation.
 pub(super) fn no_confirm_command(by: &Principal, server: &str, tool: &str) -> Option<String> {
     let (agent, server, tool) = (shell_word(by.name())?, shell_word(server)?, shell_word(tool)?);
     Some(format!("mgp access grant {agent} {server} {tool} --no-confirm"))
 }
 
-/// Returns the command that sets the risk of a tool for all agents.
 pub(super) fn risk_command(server: &str, tool: &str, risk: &RiskLevel) -> Option<String> {
     Some(format!("mgp tools risk {} {risk}", shell_word(&format!("{server}.{tool}"))?))
 }

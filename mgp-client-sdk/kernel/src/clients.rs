@@ -10,7 +10,7 @@ use mgp_types::sync::Mutex;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// The time for which a caller without a connection or session stays listed after its last call.
+/// The time that a caller without a connection or session stays listed after its last call.
 const RECENT_TTL: Duration = Duration::from_mins(5);
 
 /// The maximum number of recent callers that are listed. Callers beyond it are served, but not listed.
@@ -61,9 +61,9 @@ struct RecentCaller {
 pub struct ConnectedClient {
     /// The principal on whose behalf the client calls.
     pub principal: Principal,
-    /// The transport over which the client is connected.
+    /// The transport of the client.
     pub transport: ClientTransport,
-    /// The time at which the client connected, or made its first call.
+    /// The time when the client connected, or made its first call.
     pub since: Timestamp,
     /// The time of the last call; set only for a caller without a connection or session.
     pub last_seen: Option<Timestamp>,

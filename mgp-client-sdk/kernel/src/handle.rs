@@ -126,7 +126,7 @@ impl Kernel {
     /// If the future is dropped, the servers continue to stop.
     pub async fn stop(&self) {
         self.0.fleet.context().calls.is_stopping.store(true, Ordering::Relaxed);
-        self.0.dispatcher.settle_saved_context().await;
+        self.0.dispatcher.store_saved_context().await;
         self.0.fleet.stop().await;
         // Export the last calls too: all calls have ended now.
         if let Some(exporter) = self.0.dispatcher.parts().metrics.exporter() {
@@ -136,13 +136,13 @@ impl Kernel {
 
     // === The program that runs the kernel ===
 
-    /// Returns the configured way in which operators authenticate at the local socket.
+    /// Returns how operators authenticate at the local socket, from the configuration.
     #[must_use]
     pub fn operator_proof(&self) -> OperatorProof {
         self.0.config.config().kernel.operator_proof
     }
 
-    /// Returns the configured address at which the kernel serves its metrics.
+    /// Returns the configured address of the kernel's metrics.
     #[must_use]
     pub fn metrics_address(&self) -> Option<String> {
         self.0.config.config().kernel.metrics.clone()
@@ -166,7 +166,7 @@ impl Kernel {
         self.0.config.config().kernel.console_url.clone()
     }
 
-    /// Returns the time at which the kernel was started.
+    /// Returns the time when the kernel was started.
     #[must_use]
     pub fn began(&self) -> &Timestamp {
         &self.0.process.started_at

@@ -1,4 +1,4 @@
-//! The server to which hosts and agents connect: the kernel as one server of MCP and MGP.
+//! The server that hosts and agents connect to: the kernel as one server of MCP and MGP.
 //!
 //! Applies to: inbound.
 
@@ -95,7 +95,7 @@ impl Kernel {
             })
             .logging()
             // The time limits of tool calls apply later, when the call is sent to its server, so that they do not
-            // include the time for which the call waits for a person.
+            // include the time that the call waits for a person.
             .timeouts(call_timeouts())
             .limit(call_limits())
             .rounds(policy::round_limits(form_timeout))
@@ -139,8 +139,8 @@ fn health_of_all(health: Health, fleet: Arc<VisibleFleet>, clients: Clients) -> 
         .open_connections(move || clients.list().len() as u64)
 }
 
-/// Returns the router by which the outer layers' methods are called as tools. The shutdown needs an operator, because a
-/// model must not end the kernel for the host that started it.
+/// Returns the router of the outer layers' methods, for calling them as tools. The shutdown needs an operator, because
+/// a model must not end the kernel for the host that started it.
 fn shutdown_for_operators(system: Router, governance: &Governance) -> Router {
     let (inner, governance) = (Stack::new(system.clone()), governance.clone());
     let guarded = Stack::from_fn(move |call: Call| {
@@ -162,7 +162,6 @@ struct AdmissionLayer {
 
 mgp_types::opaque_debug!(AdmissionLayer);
 
-/// Service of [`AdmissionLayer`].
 #[derive(Clone)]
 struct Admission<S> {
     inner: S,

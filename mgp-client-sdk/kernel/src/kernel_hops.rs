@@ -23,7 +23,7 @@ const MEMBER: &str = "dev.cloto/hops";
 /// The environment variable that contains the number of kernels that have started each other.
 pub(super) const VARIABLE: &str = "MGP_HOPS";
 
-/// The name by which kernels identify themselves in `serverInfo`.
+/// The name of kernels in `serverInfo`.
 pub(super) const KERNEL_NAME: &str = "mgp";
 
 /// The number of kernels that a call has passed, stored in the context of the call.
@@ -93,8 +93,8 @@ pub(super) fn is_from_kernel(cx: &Context) -> bool {
     cx.extensions.get::<Hops>().is_some()
 }
 
-/// If the server is itself a kernel, increments in each of its tools the count of kernels that the tool is behind, and
-/// drops the tools behind too many kernels.
+/// If the server is itself a kernel, increments each tool's count of kernels in front of it, and drops tools behind too
+/// many kernels.
 ///
 /// Without this limit the lists of two kernels that list each other would grow without end.
 pub(super) fn nested_tools(tools: Vec<Tool>, callee: &PeerInfo) -> Vec<Tool> {

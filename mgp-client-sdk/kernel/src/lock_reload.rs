@@ -84,8 +84,8 @@ fn set_finding(kernel: &Kernel, finding: Option<KernelFinding>) {
     kernel.0.config.set_lock_finding(finding);
 }
 
-/// Applies a changed lock file in a separate task that completes even if the caller drops its future, so that each
-/// server that is stopped is also started again.
+/// Applies a changed lock file in a separate task. The task completes even if the caller drops its future, so each
+/// server that it stops is also started again.
 async fn apply_detached(kernel: &Kernel, lock: ActiveLock) -> Vec<KernelChange> {
     let kernel = kernel.clone();
     let applied = tokio::spawn(async move { apply(&kernel, &lock).await });

@@ -82,13 +82,12 @@ impl Logins {
         Some(folder.join(format!("{server}~{digits}.json")))
     }
 
-    /// Binds a client that was registered by hand to the issuer at which it first obtained tokens: its secret is not
-    /// sent to another issuer, even if the server names one, until the configuration names that issuer. The OAuth
-    /// client does not store its tokens.
+    /// Binds a client that was registered by hand to the issuer that first gave it tokens: its secret is not sent to
+    /// another issuer, even if the server names one, until the configuration names that issuer. The OAuth client does
+    /// not store its tokens.
     pub fn bind_issuer(&self, server: &ServerId, oauth: OAuth) -> OAuth {
         let Some(folder) = &self.folder else { return oauth };
-        // The names of files never collide, because the name of a file with an agent's tokens has a hash in the place
-        // of `issuer`.
+        // The file names never collide: the name of a file with an agent's tokens has a hash in place of `issuer`.
         oauth.store(IssuerStore(FileTokens::at(folder.join(format!("{server}~issuer.json")))))
     }
 
@@ -117,7 +116,7 @@ impl Logins {
         Ok(files)
     }
 
-    /// Removes the record of the issuer to which a client was [bound](Self::bind_issuer), unless there is still a login
+    /// Removes the record of the issuer that a client was [bound](Self::bind_issuer) to, unless there is still a login
     /// at the server.
     ///
     /// # Errors
@@ -323,7 +322,7 @@ impl ServerLogin {
         tokens.map(|tokens| tokens.scopes).unwrap_or_default()
     }
 
-    /// Returns the command of the program `mgp` with which a person logs in at the server.
+    /// Returns the command of the program `mgp` for logging in at the server.
     fn command(&self) -> String {
         let mut command = format!("mgp servers login {}", self.server.id);
         let Some(owner) = &self.owner else { return command };

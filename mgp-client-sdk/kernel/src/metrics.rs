@@ -30,7 +30,7 @@ const DENIALS: std::ops::Range<i32> = 1000..1100;
 /// Results and denials are always counted separately.
 const MAX_OUTCOMES: usize = 64;
 
-/// The key under which the outcomes beyond [`MAX_OUTCOMES`] are counted together.
+/// The key of the common count of all outcomes beyond [`MAX_OUTCOMES`].
 const OTHER: i32 = i32::MIN;
 
 /// The key of calls that their callers cancelled.
@@ -69,7 +69,7 @@ pub(crate) struct MeasuredCall<'a> {
     server: &'a ServerId,
     tool: &'a str,
     begun: Instant,
-    /// The duration of the earlier requests of the call, after which its caller repeated it with answers (rounds).
+    /// The duration of the earlier requests (rounds) of the call; after each, its caller repeated it with answers.
     earlier: Duration,
     is_ended: bool,
 }
@@ -99,8 +99,8 @@ pub(super) fn error_text(code: i32) -> String {
     }
 }
 
-/// Returns the id of the span of a call. All requests of a call that its caller repeats with answers to questions (its
-/// rounds) have the same span, which is exported at the end of the last one.
+/// Returns the id of the span of a call. If the caller repeats the call with answers to questions, all of its requests
+/// (rounds) share a span, which is exported at the end of the last one.
 fn span_of(cx: &Context) -> TraceSpan {
     let Some(logical) = &cx.logical else { return TraceSpan::of(cx.key) };
     // Hash the logical id, which has a random part, so that the hash differs from those of other calls.
@@ -141,7 +141,7 @@ impl CallMetrics {
         })
     }
 
-    /// Sets the sender over which the spans of calls are exported from now on.
+    /// Sets the sender that exports the spans of calls from now on.
     pub(super) fn export_to(&self, spans: SpanSender) {
         if self.0.spans.set(spans).is_ok() {
             self.0.is_read.store(true, Ordering::Relaxed);
@@ -153,7 +153,6 @@ impl CallMetrics {
         self.0.spans.get()
     }
 
-    /// Returns the counts of calls by server.
     pub(super) fn by_server(&self) -> BTreeMap<ServerId, ServerCalls> {
         self.0.by_server.lock().clone()
     }

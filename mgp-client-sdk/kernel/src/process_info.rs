@@ -13,15 +13,17 @@ use tokio::sync::watch;
 pub struct KernelEndpoints {
     /// The state folder of the kernel.
     pub state: Option<PathBuf>,
+    /// `true` if another program has removed or replaced the database in the state folder.
+    pub is_state_lost: bool,
     /// The path of the kernel's local socket.
     pub socket: Option<PathBuf>,
-    /// The URL at which the kernel serves HTTP.
+    /// The URL of the kernel's HTTP endpoint.
     pub http: Option<String>,
-    /// The URL at which this process serves the operators' web console; links in messages to people begin with it if no
-    /// other address of the console is configured.
+    /// The URL of the operators' web console of this process; links in messages to people begin with it if no other
+    /// address of the console is configured.
     pub console: Option<String>,
-    /// The option with which commands of the program reach this kernel, e.g. `--state /srv/mgp`, if they need one;
-    /// commands in messages to people have it.
+    /// The option that commands of the program need to reach this kernel, e.g. `--state /srv/mgp`, if any; commands in
+    /// messages to people have it.
     pub command_option: Option<String>,
     /// The configuration files of the kernel.
     pub config: Vec<PathBuf>,

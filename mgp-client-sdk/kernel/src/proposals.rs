@@ -53,7 +53,7 @@ pub(crate) const WITH_SERVERS: ExtensionSet = ExtensionSet::EMPTY
     .with(Extension::Checkpoint)
     .with(Extension::DataReferences);
 
-/// The proposals by which servers can declare additional members in the definitions of their tools.
+/// The proposals that let servers declare additional members in the definitions of their tools.
 pub(crate) const OF_TOOLS: ExtensionSet = ExtensionSet::EMPTY
     .with(Extension::CostHints)
     .with(Extension::Scopes)
@@ -64,7 +64,7 @@ pub(crate) const OF_TOOLS: ExtensionSet = ExtensionSet::EMPTY
 pub(crate) struct ProposalState {
     /// The session states that servers returned for their callers.
     pub(crate) session_states: SessionStates,
-    /// The registry file from which the kernel recommends servers.
+    /// The recommender of servers from the registry file.
     pub(crate) recommender: Recommender,
     /// The proposals that the kernel serves until its next start, because it opened its state for exactly these.
     pub(crate) served: ExtensionSet,
@@ -83,7 +83,6 @@ impl ProposalState {
     }
 }
 
-/// Returns the proposals that a kernel with this configuration serves.
 pub(crate) fn served(config: &KernelConfig) -> ExtensionSet {
     let served = config.extensions & SERVED;
     match config.references.listen {

@@ -120,7 +120,7 @@ impl PublishedServers {
             status => return Err(format!("{url} answered {status}")),
         }
         let parsed = serde_json::from_slice(&answer.body);
-        parsed.map(Some).map_err(|error| format!("{url} did not answer JSON: {error}"))
+        parsed.map(Some).map_err(|error| format!("{url} did not answer with JSON: {error}"))
     }
 
     /// Downloads a bundle into a new file, and removes the file again unless the bytes have this SHA-256.
@@ -169,7 +169,7 @@ impl PublishedServers {
         entries(&text).ok_or_else(|| {
             let file = file.display();
             format!(
-                "`{file}` has no `server.json` entries: a list, an object with `servers`, or one a line"
+                "`{file}` has no `server.json` entries; write them as a list, as an object with `servers`, or one per line"
             )
         })
     }

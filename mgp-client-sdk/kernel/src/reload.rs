@@ -122,8 +122,8 @@ async fn apply_loaded(
     Ok(result)
 }
 
-/// Applies a configuration in a separate task that completes even if the caller drops its future, so that each server
-/// that is stopped to be replaced is also started again.
+/// Applies a configuration in a separate task. The task completes even if the caller drops its future, so each server
+/// that it stops for a replacement is also started again.
 async fn apply_detached(
     kernel: &Kernel,
     config: Config,
@@ -133,7 +133,7 @@ async fn apply_detached(
     let (kernel, by) = (kernel.clone(), by.clone());
     let applied = tokio::spawn(async move { apply(&kernel, config, idle, &by).await });
     applied.await.unwrap_or_else(|error| {
-        let message = "the configuration was not applied to the end";
+        let message = "the configuration was applied only in part";
         Err(KernelError::Governed(RpcError::internal(message).because(error)))
     })
 }
@@ -194,13 +194,12 @@ async fn apply(
     outcome.map(|()| changes)
 }
 
-/// Makes a configuration the active one.
 fn activate(parts: &KernelParts, config: Config, idle: IdleEntries) {
     parts.config.set_disabled(&idle.disabled);
     parts.config.shared.set(config, idle.broken.into_iter().chain(idle.disabled));
 }
 
-/// Returns whether the settings that determine which tools are listed to agents, and under which names, changed.
+/// Returns whether the change affects which tools are listed to agents, or their names.
 fn lists_other_tools(before: &Config, after: &Config) -> bool {
     let of_kernel = |Config { kernel, .. }: &Config| {
         let budget = kernel.tool_context_budget;
@@ -349,7 +348,7 @@ async fn follow(
             Ok(result) => {
                 tracing::info!(changes = result.changed.len(), "configuration reloaded");
             }
-            Err(error) => tracing::error!(%error, "configuration reloaded in part only"),
+            Err(error) => tracing::error!(%error, "the configuration was reloaded only in part"),
         }
     }
 }
@@ -380,7 +379,7 @@ fn configured(kernel: &Kernel) -> Config {
     config
 }
 
-/// Returns the principal under which changes of files are recorded: an operator, because the files belong to the user.
+/// Returns the principal that is recorded for changes of files: an operator, because the files belong to the user.
 fn file_owner() -> Principal {
     Principal::new(Principal::local().tenant().clone(), "configuration").operator()
 }

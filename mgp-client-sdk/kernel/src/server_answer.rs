@@ -53,8 +53,8 @@ pub(crate) fn expect_list(
     Ok(reply)
 }
 
-/// Returns an object with an empty list in place of `null`, or with a list of one in place of a single resource or
-/// message; `None` if the object has a list.
+/// Returns an object with its list repaired: `null` becomes an empty list, and a single resource or message becomes a
+/// list of one. Returns `None` if the object already has a list.
 fn fill_list(object: &Payload, path: &[&str]) -> Result<Option<Payload>, RpcError> {
     let mut members: Object = object.get()?;
     let Some((name, rest)) = path.split_first() else { return Ok(None) };
@@ -92,7 +92,7 @@ pub(crate) fn drop_nulls(reply: Reply, list: &str) -> Result<Reply, RpcError> {
     Ok(reply)
 }
 
-/// Replaces the elements of a list in a result for which `change` returns another element. A result whose list cannot
+/// Replaces elements of a list in a result: those for which `change` returns a new element. A result whose list cannot
 /// be read is returned unchanged.
 ///
 /// # Errors
@@ -151,8 +151,8 @@ pub(crate) fn is_value(name: &str, value: &Payload) -> bool {
     !(value.is_null() || is_object && value.as_str() == "[]")
 }
 
-/// Removes the members for which `keep` returns `false`; returns whether there were any. Takes linear time, so that a
-/// server cannot stop the kernel with a million members.
+/// Keeps only the members for which `keep` returns `true`; returns whether any were removed. Takes linear time, so that
+/// a server cannot stop the kernel with a million members.
 pub(crate) fn retain_members(object: &mut Object, keep: impl Fn(&str, &Payload) -> bool) -> bool {
     if object.iter().all(|(name, value)| keep(name, value)) {
         return false;
@@ -164,7 +164,7 @@ pub(crate) fn retain_members(object: &mut Object, keep: impl Fn(&str, &Payload) 
 
 /// Returns the error for an answer of a server that is not the result of a method.
 pub(crate) fn unreadable_result(method: &str, error: &RpcError) -> RpcError {
-    let message = format!("the server did not answer with the result of `{method}`");
+    let message = format!("the server's answer is not a result of `{method}`");
     RpcError::new(ErrorCode::UPSTREAM_ERROR, message).because(error.clone())
 }
 

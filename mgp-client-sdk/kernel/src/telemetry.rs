@@ -22,7 +22,7 @@ const MAX_WAITING: usize = 4096;
 const MAX_BATCH: usize = 512;
 /// The interval at which finished spans are exported to the collector.
 const SPAN_INTERVAL: Duration = Duration::from_secs(1);
-/// The time in which the collector must take one request.
+/// The time limit of a request to the collector.
 pub(super) const EXPORT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The maximum time that a stopping kernel waits for the last export.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);

@@ -1,4 +1,4 @@
-//! A configured URL to which the kernel sends copies of events or metrics as JSON.
+//! A configured URL that receives copies of events or metrics as JSON from the kernel.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,7 +11,7 @@ use mgp_types::service::{Fetch as _, FetchRequest};
 /// The maximum size of a response in bytes; the content of a response is not used.
 const MAX_RESPONSE: usize = 64 * 1024;
 
-/// A URL to which JSON is sent in POST requests.
+/// A URL that receives JSON in POST requests.
 pub(crate) struct UrlSink {
     url: String,
     headers: Vec<(String, String)>,

@@ -150,7 +150,7 @@ impl CurrentCredentials {
         before: Option<&TokenEntry>,
     ) -> Result<Discovered, AuthError> {
         let preferred = before.map(|entry| entry.issuer.as_str());
-        // Credentials that the user configured belong to the issuer with which they were first used.
+        // Credentials that the user configured belong to the first issuer that they were used with.
         let bound = before.filter(|entry| {
             self.config.bound_id().is_some() && self.is_from_our_credentials(entry)
         });
@@ -290,7 +290,7 @@ impl CurrentCredentials {
     }
 
     /// Lets a person log in. Repeats the login once if the authorization server no longer knows the stored client
-    /// registration, or refuses scopes, which may only be missing in that registration.
+    /// registration, or refuses scopes that may only be missing in that registration.
     async fn login(
         &self,
         found: &Discovered,
@@ -299,8 +299,8 @@ impl CurrentCredentials {
         scopes: &Scopes,
         bound: Bound<'_>,
     ) -> Result<Tokens, AuthError> {
-        // A refresh token can be used only with the registration for which it was issued, so keep that registration
-        // until new tokens replace the refresh token.
+        // A refresh token works only with the registration that it was issued for, so keep that registration until new
+        // tokens replace the refresh token.
         let is_needed = entry.tokens.as_ref().is_some_and(|tokens| tokens.refresh.is_some());
         let mut needed = None;
         loop {
@@ -451,7 +451,7 @@ impl CurrentCredentials {
     }
 }
 
-/// The kind of binding with which tokens are requested, and the key to which they are bound, if any.
+/// The kind of binding for requested tokens, and the key that they are bound to, if any.
 pub(super) type Bound<'a> = (Binding, Option<&'a ProofKey>);
 
 /// Returns the key of an entry; creates the key if it is missing. Returns `None` if no binding is requested.

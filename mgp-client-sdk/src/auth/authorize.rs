@@ -10,7 +10,7 @@ use super::pkce::{self, Pkce};
 use super::scope::Scopes;
 use super::secret::Secret;
 
-/// The authorization request of one login. It keeps the values against which the response is checked.
+/// The authorization request of one login. It keeps the values for checking the response.
 #[derive(Debug)]
 pub(super) struct Request {
     pub(super) redirect_uri: String,

@@ -1,5 +1,4 @@
-//! The interface to the browser in which a person logs in, and an implementation for programs on the person's
-//! machine.
+//! The interface to a person's browser for logging in, and an implementation for programs on the person's machine.
 
 use std::future::poll_fn;
 use std::io;
@@ -19,7 +18,7 @@ use url::Url;
 
 use super::error::AuthError;
 
-/// A way to open a login in a browser and to obtain the URL to which the browser is redirected.
+/// A way to open a login in a browser and to obtain the URL that the browser is redirected to.
 ///
 /// The client checks state, issuer and address of that URL. Implement this trait with the attribute `#[async_trait]` of
 /// the crate `async-trait`, or use [`LoopbackBrowser`] in a program that runs on the person's machine.
@@ -35,7 +34,7 @@ pub trait Browser: Send + Sync + 'static {
     /// [`AuthError::browser`] if no redirect can be received.
     async fn redirect_uri(&self, registered: Option<&str>) -> Result<String, AuthError>;
 
-    /// Opens a login and returns the complete URL to which the browser was redirected. The client limits the time; see
+    /// Opens a login and returns the complete URL that the browser was redirected to. The client limits the time; see
     /// [`OAuth::login_timeout`](super::OAuth::login_timeout).
     ///
     /// # Errors
@@ -226,7 +225,6 @@ fn answer(head: &[u8], port: u16) -> Option<Url> {
     (method == "GET" && target.starts_with('/') && ours).then_some(url)
 }
 
-/// Returns whether a URL is the response to the login with this state.
 fn is_answer(url: &Url, state: &str) -> bool {
     let has = |name| parameter(url, name).is_some();
     parameter(url, "state").as_deref() == Some(state) && (has("code") || has("error"))

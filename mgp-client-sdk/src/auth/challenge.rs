@@ -3,7 +3,7 @@
 use super::dpop::{ProofSupport, Schemes};
 use super::scope::Scopes;
 
-/// The maximum number of bytes of a header that are parsed.
+/// The maximum length, in bytes, of a parsed header.
 const MAX_HEADER_BYTES: usize = 8 * 1024;
 const MAX_CHALLENGES: usize = 16;
 const MAX_PARAMS: usize = 32;

@@ -42,7 +42,7 @@ pub(super) struct Preregistered {
     pub(super) secret: Option<Secret>,
 }
 
-/// The grant with which the client requests tokens. Each variant is for a different party on whose behalf the client
+/// The grant type of the client's token requests. Each variant is for a different party on whose behalf the client
 /// acts.
 #[derive(Clone)]
 pub(super) enum Grant {

@@ -24,7 +24,7 @@ const RENEWAL_MARGIN_SECS: u64 = 30;
 
 /// The maximum number of times that a request is repeated because the server requires a new nonce.
 const MAX_NONCE_RETRIES: u32 = 4;
-/// The name under which [`Nonces`] stores the nonce of the protected server.
+/// The name of the protected server's nonce in [`Nonces`].
 const PROTECTED_SERVER: &str = "server";
 
 /// The credentials of a client for one server. At most one task at a time obtains or replaces them.
@@ -191,8 +191,8 @@ impl CurrentCredentials {
             match role {
                 Role::Started => return done,
                 Role::Waiting if self.can_renew() => {}
-                // If the other work failed, this call fails too. Without a refresh token, another attempt would ask the
-                // person again who has just declined.
+                // If the other work failed, this call fails too. Without a refresh token, another attempt would again
+                // ask the person who has just declined.
                 Role::Joined | Role::Waiting => done?,
             }
         }
@@ -279,8 +279,8 @@ impl CurrentCredentials {
         self.state.lock().seen = kept.and_then(access).cloned();
     }
 
-    /// Returns whether `kept`, the entry that is now in the store, has other tokens than the store had when it was last
-    /// read or written.
+    /// Returns whether `kept`, the entry now in the store, has different tokens from when the store was last read or
+    /// written.
     pub(super) fn is_newer_in_store(&self, kept: &TokenEntry) -> bool {
         access(kept).is_some_and(|access| self.state.lock().seen.as_ref() != Some(access))
     }
@@ -312,8 +312,8 @@ fn header(tokens: &Tokens) -> String {
     format!("{scheme}{}", tokens.access.expose())
 }
 
-/// Handles the refusal of a proof; the token itself may still be valid. Returns `Ok` if the server sent a nonce with
-/// which the request can be repeated.
+/// Handles the refusal of a proof; the token itself may still be valid. Returns `Ok` if the server sent a nonce for
+/// repeating the request.
 fn handle_refused_proof(error: &str, refusal: &CredentialRefusal) -> Result<(), AuthError> {
     let hint = match &refusal.nonce {
         Some(_) if refusal.attempts <= MAX_NONCE_RETRIES => return Ok(()),

@@ -17,8 +17,8 @@ use super::secret::Secret;
 use super::store::Tokens;
 use super::token::{self, DEVICE_GRANT, Form, Identity, Seconds};
 
-/// The time between two polls if the server sends no interval. It is also the time by which the interval grows if the
-/// server asks to slow down.
+/// The time between two polls if the server sends no interval. The interval also grows by this time if the server asks
+/// to slow down.
 const POLL_INTERVAL: Duration = Duration::from_secs(5);
 const MAX_POLL_INTERVAL: Duration = Duration::from_mins(1);
 
@@ -53,8 +53,10 @@ impl CurrentCredentials {
         let page = started.verification_uri.as_ref().or(started.verification_url.as_ref());
         let page = self.page(found, page.ok_or_else(|| not_started(endpoint))?)?;
         let complete = started.verification_uri_complete.as_deref();
-        let complete = complete.filter(|url| self.page(found, url).is_ok());
+        let complete = complete.and_then(|url| self.page(found, url).ok());
         let user_code = clip_text(&started.user_code);
+        // Show the parsed addresses, because a terminal would obey control characters in those that the server sent.
+        let complete = complete.as_ref().map(Url::as_str);
         let code = DeviceCode { page: page.as_str(), user_code: &user_code, complete };
         browser.show_device_code(&code);
         let polled = self.poll(found, &started, who, scopes, bound);

@@ -22,7 +22,7 @@ const MAX_REDIRECTS: usize = 3;
 
 #[derive(Clone, Debug)]
 pub(super) struct Discovered {
-    /// The resource for which tokens are requested, exactly as the server writes it.
+    /// The resource that tokens are requested for, exactly as the server writes it.
     pub(super) resource: String,
     /// The URL of the server's metadata, if a challenge named it.
     pub(super) metadata: Option<String>,
@@ -247,8 +247,8 @@ async fn first<T: DeserializeOwned>(
     Ok(None)
 }
 
-/// Sends the request for a document, and follows redirects. A status that means that the server cannot answer for now
-/// counts as a failed request, which can be repeated later, and not as a missing or invalid document.
+/// Sends the request for a document, and follows redirects. A status for a temporary failure of the server counts as a
+/// failed request, which can be repeated later, and not as a missing or invalid document.
 async fn fetch(fetcher: &SharedFetch, url: &str) -> Result<FetchResponse, AuthError> {
     let failed = |url: &str, why| FetchError::Failed { url: address::display_url(url), why };
     let mut place = url.to_owned();

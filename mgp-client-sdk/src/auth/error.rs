@@ -49,7 +49,7 @@ pub enum AuthError {
     /// The metadata of an authorization server names a different issuer than the one it was requested for.
     #[error("the metadata of `{asked}` names the issuer `{found}`; both must be identical")]
     IssuerMismatch {
-        /// The issuer for which the metadata was requested.
+        /// The issuer whose metadata was requested.
         asked: String,
         /// The issuer that the metadata names.
         found: String,
@@ -144,7 +144,7 @@ pub enum AuthError {
     /// The response to the login was issued by another authorization server than expected (RFC 9207).
     #[error("the response to the login {why}, but the login was at `{issuer}`; it was abandoned")]
     ResponseIssuer {
-        /// The issuer at which the person logged in.
+        /// The issuer that logged the person in.
         issuer: String,
         /// The reason why the response was refused.
         why: &'static str,

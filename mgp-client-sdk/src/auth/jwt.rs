@@ -11,11 +11,11 @@ use super::error::AuthError;
 use super::now;
 use super::secret::Secret;
 
-/// The time in seconds for which an assertion is valid. An issuer whose clock is ahead of ours by more than this time
-/// refuses the assertion.
+/// The lifetime of an assertion, in seconds. An issuer whose clock is ahead of ours by more than this refuses the
+/// assertion.
 const ASSERTION_TTL_SECS: u64 = 120;
 
-/// The private key with which a client authenticates itself.
+/// The private key that authenticates a client.
 #[derive(Clone)]
 pub struct SigningKey {
     algorithm: SigningAlgorithm,

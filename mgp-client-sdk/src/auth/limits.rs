@@ -7,11 +7,11 @@ use super::scope::Scopes;
 use super::secret::Secret;
 use super::store::Tokens;
 
-/// The maximum number of scope sets that are counted. A step-up to a further set is refused.
+/// The maximum number of counted scope sets. A step-up to a further set is refused.
 const MAX_SCOPE_SETS: usize = 64;
-/// The time in seconds for which a step-up is counted.
+/// The time that a step-up counts, in seconds.
 const STEP_UP_WINDOW_SECS: u64 = 3600;
-/// The age in seconds up to which a token is considered new.
+/// The age, in seconds, below which a token is considered new.
 const NEW_TOKEN_SECS: u64 = 60;
 
 /// The counts of step-ups for each set of scopes, and of new tokens that the server refused.

@@ -65,7 +65,7 @@ impl OAuth {
 
     /// Creates credentials of a client that acts on its own behalf.
     ///
-    /// The credentials are bound to the first issuer with which they are used. If the issuer is known, set it with
+    /// The credentials are bound to the first issuer that they are used with. If the issuer is known, set it with
     /// [`issuer`](Self::issuer).
     pub fn client_credentials(
         server: impl Into<String>,
@@ -102,7 +102,7 @@ impl OAuth {
     /// Sets the id and secret that the operator of the authorization server gave this client. They have precedence over
     /// a metadata document.
     ///
-    /// The credentials are bound to the first issuer with which they are used. If the issuer is known, set it with
+    /// The credentials are bound to the first issuer that they are used with. If the issuer is known, set it with
     /// [`issuer`](Self::issuer).
     pub fn preregistered(self, id: impl Into<String>, secret: impl Into<Secret>) -> Self {
         self.edit(|config| {
@@ -149,8 +149,8 @@ impl OAuth {
         self.edit(|config| config.dpop = when)
     }
 
-    /// Sets how often a server may request the same scopes within an hour, and how many new tokens it may refuse one
-    /// after the other. Default: 3.
+    /// Sets how often a server may request the same scopes within an hour, and how many new tokens in a row it may
+    /// refuse. Default: 3.
     pub fn step_up_limit(self, limit: u32) -> Self {
         self.edit(|config| config.limit = limit)
     }

@@ -93,7 +93,7 @@ pub(super) async fn registration(
     Ok((register(fetcher, server, endpoint, &application).await?, RegistrationOrigin::New))
 }
 
-/// Returns the identity with which a registered client authenticates at the token endpoint.
+/// Returns the identity of a registered client for the token endpoint.
 pub(super) fn identity(registration: &Registration) -> Identity {
     let secret = registration.client_secret.clone();
     let proof = match (registration.method.as_str(), secret) {
@@ -104,8 +104,8 @@ pub(super) fn identity(registration: &Registration) -> Identity {
     Identity { id: registration.client_id.clone(), proof }
 }
 
-/// Returns the method with which a client authenticates at the token endpoint; it depends on whether the client has a
-/// secret, and on the methods that the server lists.
+/// Returns how a client authenticates at the token endpoint; the method depends on whether the client has a secret, and
+/// on the methods that the server lists.
 pub(super) fn method(server: &AuthServer, secret: Option<&Secret>) -> &'static str {
     let lists = |method| server.has_method(method);
     match secret {

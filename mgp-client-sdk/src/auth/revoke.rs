@@ -60,8 +60,8 @@ impl CurrentCredentials {
         outcome
     }
 
-    /// Returns the identity of the client to which the tokens of an entry were issued. A configured secret is not sent
-    /// to another issuer than the configured one.
+    /// Returns the identity of the client that owns the tokens of an entry. A configured secret is not sent to another
+    /// issuer than the configured one.
     fn identity_of(&self, entry: &TokenEntry, found: &AuthServer) -> Identity {
         let is_configured = self.is_from_our_credentials(entry)
             && self.config.issuer.as_ref().is_none_or(|issuer| *issuer == entry.issuer);

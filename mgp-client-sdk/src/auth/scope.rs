@@ -10,7 +10,7 @@ const MAX_SCOPE_BYTES: usize = 256;
 
 const OFFLINE_ACCESS: &str = "offline_access";
 
-/// A set of at most 64 scopes, in the order in which they were added.
+/// A set of at most 64 scopes, in the order they were added.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Scopes(Vec<String>);

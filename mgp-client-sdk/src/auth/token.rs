@@ -35,7 +35,7 @@ pub(super) struct Identity {
     pub(super) proof: Proof,
 }
 
-/// The means by which a client authenticates itself.
+/// The way a client authenticates itself.
 #[derive(Clone, Debug)]
 pub(super) enum Proof {
     /// The client does not authenticate itself: it is a public client.
@@ -77,7 +77,7 @@ pub(super) struct Answer {
 #[derive(Clone, Copy)]
 pub(super) struct Seconds(pub(super) u64);
 
-/// The body of a response with which an endpoint refuses a request.
+/// The body of an endpoint's response that refuses a request.
 #[derive(Deserialize)]
 pub(super) struct Refusal {
     error: String,
@@ -203,7 +203,7 @@ pub(super) fn refusal_with_success(endpoint: &str, answer: &FetchResponse) -> Op
     Some(token_error(endpoint, Some(refusal), answer.status))
 }
 
-/// Returns the error for a response with which an endpoint refused a request.
+/// Returns the error for an endpoint's response that refuses a request.
 pub(super) fn refusal(endpoint: &str, answer: &FetchResponse) -> AuthError {
     let refusal: Option<Refusal> = serde_json::from_slice(&answer.body).ok();
     // With 408 and 429 the endpoint does not judge the request, whatever error code it sends with them.

@@ -141,8 +141,7 @@ impl ClientBuilder {
         })
     }
 
-    /// Sets the handler that lets a model generate a message in which the model may call tools; the server runs
-    /// these tools.
+    /// Sets the handler that lets a model generate a message and call tools for it; the server runs these tools.
     pub fn on_sampling_with_tools<F, Fut>(mut self, handler: F) -> Self
     where
         F: Fn(CreateMessageParams) -> Fut + Send + Sync + 'static,
@@ -345,7 +344,7 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets a hook for a notification, and offers the MGP extension to which the notification belongs.
+    /// Sets a hook for a notification, and offers the MGP extension of the notification.
     ///
     /// The hook runs on the connection's task, in the order of arrival, and must not block.
     pub fn on<N: Notification>(mut self, hook: impl Fn(N::Params) + Send + Sync + 'static) -> Self {

@@ -260,7 +260,7 @@ impl ClientBuilder {
     /// reports.
     ///
     /// Each call contains the id as [`Context::server`](mgp_types::service::Context::server), unless the call already
-    /// contains another one.
+    /// contains one.
     pub fn server_id(mut self, id: impl Into<ServerId>) -> Self {
         self.config.server_id = Some(id.into());
         self
@@ -388,7 +388,7 @@ impl ClientBuilder {
     /// # drop(server);
     /// ```
     ///
-    /// Some legacy servers exit at the request by which the client detects their era. If the child exits before it is
+    /// Some legacy servers exit when they receive the request that detects their era. If the child exits before it is
     /// connected, it is started once more, in the legacy era; [`era`](Self::era) with a fixed era prevents that.
     ///
     /// # Errors

@@ -76,8 +76,8 @@ type StepHook = Box<dyn Fn(&Progress) + Send + Sync>;
 /// The condition under which a call may become a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TaskMode {
-    /// The call may become a task only if the caller wants no progress and no partial results, which most tasks do not
-    /// report, or if the server requires it.
+    /// The call may become a task if the server requires it. Otherwise it may only if the caller wants no progress and
+    /// no partial results, which most tasks do not report.
     IfUnobserved,
     /// The call may always become a task. A legacy server is asked to create the task.
     Wanted,
@@ -179,7 +179,7 @@ impl ToolCall {
     /// Sets the time-out of this call. Each progress notification restarts it. Default: the client's time-out.
     ///
     /// Before its first call, the client reads the list of tools of a server of 2026-07-28 at a URL, because headers
-    /// depend on it; the call waits for that at most for the same time.
+    /// depend on it; the call waits for the list at most as long.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
@@ -205,9 +205,9 @@ impl ToolCall {
 
     /// Lets the call become a task even if its progress is observed, and asks a server of 2025-11-25 to create one.
     ///
-    /// At a server of 2026-07-28, a call without a hook for progress and without an outlet may become a task even
-    /// without this setting, and so may any call of a tool that runs only as a task. At one of 2025-11-25, the setting
-    /// is required for tools that run only as tasks.
+    /// With a server of 2026-07-28, this setting is not needed for a call without a hook for progress and without an
+    /// outlet, nor for a tool that runs only as a task. With a server of 2025-11-25, it is required for tools that run
+    /// only as tasks.
     pub fn as_task(mut self) -> Self {
         self.task = TaskMode::Wanted;
         self

@@ -18,8 +18,7 @@ use super::ToolCall;
 use crate::client::Client;
 use crate::error::Error;
 
-/// The maximum number of partial results that are buffered for the reader. The connection buffers more, within
-/// its own limits.
+/// The maximum number of buffered partial results for the reader. The connection buffers more, within its own limits.
 const MAX_BUFFERED: usize = 64;
 
 /// An item of a [`ToolStream`].
@@ -30,7 +29,7 @@ pub enum StreamItem {
     Chunk(ContentBlock),
     /// The progress of the call.
     Progress(Progress),
-    /// A place from which an interrupted call can continue, if the call requested checkpoints: send the call again
+    /// A place where an interrupted call can continue, if the call requested checkpoints: send the call again
     /// [with](super::ToolCall::with) this member.
     Checkpoint(Checkpoint),
     /// The complete result. It is always the last item.
@@ -119,7 +118,7 @@ impl ToolStream {
                         return Poll::Ready(Some(Ok(StreamItem::Checkpoint(checkpoint))));
                     }
                     Ok(block) => return Poll::Ready(Some(Ok(StreamItem::Chunk(block)))),
-                    // An invalid chunk can be dropped, because the result contains the content, too.
+                    // An invalid chunk can be dropped, because the result also contains its content.
                     Err(error) => tracing::debug!(%error, "dropped an invalid chunk"),
                 },
                 Some(OutletItem::Progress(step)) => {

@@ -36,7 +36,7 @@ use crate::wire::{
     TimeLimits, inbound, is_question, spawn_connection,
 };
 
-/// The time within which a killed child must exit.
+/// The time limit for the exit of a killed child.
 const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 /// The margin added to the time-out of a single request of the handshake, so that the time-out of the whole handshake
 /// expires first.
@@ -320,11 +320,11 @@ async fn finish_connect(
     let capabilities: Option<ServerCapabilities> =
         facts.capabilities.as_ref().and_then(|all| all.get().ok());
     let capabilities = capabilities.unwrap_or_default();
-    let of_gateway = GatewayStacks::of(&config.gateway, &stack);
-    cx.scope.state::<ReceivedCallbacks>().send_on(&of_gateway.ungated);
+    let gateway_stacks = GatewayStacks::of(&config.gateway, &stack);
+    cx.scope.state::<ReceivedCallbacks>().send_on(&gateway_stacks.ungated);
     let change_stream = (facts.era == Era::Modern).then(|| {
         let context = StreamContext {
-            stack: of_gateway.ungated.clone(),
+            stack: gateway_stacks.ungated.clone(),
             cx: cx.clone(),
             liveness: liveness.clone(),
             lists: Arc::clone(&lists),
@@ -336,7 +336,7 @@ async fn finish_connect(
     });
     Ok(Client(Arc::new(ClientState {
         change_stream,
-        of_gateway,
+        gateway_stacks,
         stack,
         peer,
         cx,
@@ -355,7 +355,7 @@ async fn finish_connect(
         max_rounds: config.max_rounds,
         child,
         presence,
-        _following: permission_updates,
+        _permission_updates: permission_updates,
         _driver: driver,
     })))
 }
@@ -427,7 +427,6 @@ async fn handshake(
     Ok(facts)
 }
 
-/// Builds the inbound stack of a client.
 fn inbound_stack(config: &ClientConfig, lists: &Arc<ListCache>) -> Stack {
     inbound(InboundParts {
         own: config.handlers.clone(),

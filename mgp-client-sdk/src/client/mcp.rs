@@ -1,19 +1,17 @@
-//! Typed methods for the parts of MCP other than lists and calls of tools.
+//! Typed methods for the parts of MCP other than lists, tasks and calls of tools.
 
 use std::collections::BTreeMap;
 
 use mgp_types::dialect::codomyrmex;
 use mgp_types::mcp::{
-    CancelTaskResult, CompleteArgument, CompleteContext, CompleteParams, CompleteReference,
-    Completion, DiscoverParams, EmptyParams, Era, GetPromptParams, GetPromptResult, InputResponses,
-    ListParams, ListTasksResult, ListenParams, ListenResult, LogLevel, ReadResourceParams,
-    ReadResourceResult, SetLevelParams, SubscribeParams, SubscriptionFilter, Task, TaskParams,
-    UpdateTaskParams, ValidateToolParams, ValidateToolResult,
+    CompleteArgument, CompleteContext, CompleteParams, CompleteReference, Completion,
+    DiscoverParams, EmptyParams, Era, GetPromptParams, GetPromptResult, ListenParams, ListenResult,
+    LogLevel, ReadResourceParams, ReadResourceResult, SetLevelParams, SubscribeParams,
+    SubscriptionFilter, ValidateToolParams, ValidateToolResult,
 };
 use mgp_types::method::{
     CompletionComplete, LoggingSetLevel, Ping, PromptsGet, ResourcesRead, ResourcesSubscribe,
-    ResourcesUnsubscribe, RootsListChanged, ServerDiscover, SubscriptionsListen, TasksCancel,
-    TasksGet, TasksList, TasksResult, TasksUpdate, ToolsValidate,
+    ResourcesUnsubscribe, RootsListChanged, ServerDiscover, SubscriptionsListen, ToolsValidate,
 };
 use mgp_types::{RawObject, RpcError};
 use serde::Serialize;
@@ -208,64 +206,5 @@ impl Client {
             Era::Legacy => self.notify::<RootsListChanged>(&EmptyParams::new()).await,
             Era::Modern => Ok(()),
         }
-    }
-
-    // === Tasks ===
-
-    /// Requests the state of a task.
-    ///
-    /// # Errors
-    /// See [`Client::request`].
-    ///
-    /// # Cancel safety
-    /// Dropping the future cancels the request, not the task.
-    pub async fn get_task(&self, task_id: &str) -> Result<Task, Error> {
-        self.request::<TasksGet>(&TaskParams::new(task_id)).await
-    }
-
-    /// Waits for the result of a task (2025-11-25; in 2026-07-28 the task itself contains it).
-    ///
-    /// # Errors
-    /// See [`Client::request`].
-    ///
-    /// # Cancel safety
-    /// Dropping the future cancels the request, not the task.
-    pub async fn task_result(&self, task_id: &str) -> Result<RawObject, Error> {
-        self.request::<TasksResult>(&TaskParams::new(task_id)).await
-    }
-
-    /// Requests a page of the tasks (2025-11-25).
-    ///
-    /// # Errors
-    /// See [`Client::request`].
-    ///
-    /// # Cancel safety
-    /// Dropping the future cancels the request.
-    pub async fn list_tasks_page(&self, cursor: Option<&str>) -> Result<ListTasksResult, Error> {
-        let mut params = ListParams::new();
-        params.cursor = cursor.map(str::to_owned);
-        self.request::<TasksList>(&params).await
-    }
-
-    /// Sends the answers that a task waits for (2026-07-28).
-    ///
-    /// # Errors
-    /// See [`Client::request`].
-    ///
-    /// # Cancel safety
-    /// Dropping the future cancels the request, not the task.
-    pub async fn update_task(&self, task_id: &str, answers: InputResponses) -> Result<(), Error> {
-        self.request::<TasksUpdate>(&UpdateTaskParams::new(task_id, answers)).await.map(drop)
-    }
-
-    /// Cancels a task.
-    ///
-    /// # Errors
-    /// See [`Client::request`].
-    ///
-    /// # Cancel safety
-    /// If the future is dropped, the task may or may not have been cancelled.
-    pub async fn cancel_task(&self, task_id: &str) -> Result<CancelTaskResult, Error> {
-        self.request::<TasksCancel>(&TaskParams::new(task_id)).await
     }
 }

@@ -41,8 +41,8 @@ use crate::wire::{CallbackHandler, GatewayStacks, Liveness, TaskGuard, TimeLimit
 
 /// A connected client. Clones are cheap. The connection ends when the last clone is dropped.
 ///
-/// Dropping the last clone also ends the session with a server at a URL (2025-11-25 and before), if the runtime on
-/// which the client was created is still running; call [`close`](Self::close) to make sure that the session ends.
+/// Dropping the last clone also ends the session with a server at a URL (2025-11-25 and before), if the runtime that
+/// the client was created on is still running; call [`close`](Self::close) to make sure that the session ends.
 ///
 /// ```
 /// use mgp_client_sdk::{Client, ToolResult};
@@ -66,7 +66,7 @@ struct ClientState {
     /// The stream of changes; `None` in the legacy era.
     change_stream: Option<ChangeStream>,
     stack: Stack,
-    of_gateway: GatewayStacks,
+    gateway_stacks: GatewayStacks,
     peer: Peer,
     cx: Context,
     facts: Arc<PeerInfo>,
@@ -89,7 +89,7 @@ struct ClientState {
     /// first: otherwise the end of the driver would look like a loss of the server.
     presence: Option<Presence>,
     /// The task that notifies the server of changes of its permissions.
-    _following: Option<TaskGuard>,
+    _permission_updates: Option<TaskGuard>,
     _driver: TaskGuard,
 }
 
@@ -301,7 +301,7 @@ impl Client {
         &self.0.monitor
     }
 
-    /// Returns the scope of the connection, in which layers keep their state.
+    /// Returns the scope of the connection, where layers keep their state.
     #[must_use]
     pub fn scope(&self) -> &Scope {
         &self.0.cx.scope
@@ -323,13 +323,13 @@ impl Client {
     /// Returns the stack for a gateway's own requests. For a supervised server this stack has no gates (no checks, no
     /// audit); for any other server it is the ordinary stack.
     pub(crate) fn ungated(&self) -> &Stack {
-        &self.0.of_gateway.ungated
+        &self.0.gateway_stacks.ungated
     }
 
     /// Returns the stack for calls that a gateway forwards. This stack opens no trace span, because the gateway's own
     /// stack has opened one.
     pub(crate) fn forwarding(&self) -> &Stack {
-        &self.0.of_gateway.forwarding
+        &self.0.gateway_stacks.forwarding
     }
 
     pub(crate) fn liveness(&self) -> &Liveness {

@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use mgp_lifecycle::{LifecycleError, TaskTicket};
 use mgp_types::mcp::{
-    CancelTaskResult, CreateTaskResult, InputRequests, Task, TaskParams, TaskStatus,
-    UpdateTaskParams,
+    CancelTaskResult, CreateTaskResult, InputRequests, InputResponses, ListParams, ListTasksResult,
+    Task, TaskParams, TaskStatus, UpdateTaskParams,
 };
-use mgp_types::method::{Request, TasksCancel, TasksGet, TasksResult, TasksUpdate};
+use mgp_types::method::{Request, TasksCancel, TasksGet, TasksList, TasksResult, TasksUpdate};
 use mgp_types::service::{
     Call, CallKey, CallerRequest, Context, Extensions, HttpFailure, Outlet, OutletItem,
     OutletItemKind, Progress, Reply,
 };
-use mgp_types::{ErrorCode, Object, Payload, Recovery, RpcError};
+use mgp_types::{ErrorCode, Object, Payload, RawObject, Recovery, RpcError};
 use serde::Deserialize;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
@@ -22,22 +22,85 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use super::Client;
 use super::legacy_task::LegacyTask;
 use super::rounds::ensure_known_kind;
+use crate::error::Error;
 use crate::wire::{TaskCallers, TimeLimits};
 
 /// The poll interval if the server suggests none. The servers of this workspace suggest the same value.
 const DEFAULT_INTERVAL: Duration = Duration::from_secs(1);
-/// The shortest interval at which a client polls a task, whatever the server suggests.
+/// The shortest interval between polls of a task, whatever the server suggests.
 const MIN_INTERVAL: Duration = Duration::from_millis(20);
-/// The longest interval at which a client polls a task.
+/// The longest interval between polls of a task.
 const MAX_INTERVAL: Duration = Duration::from_mins(1);
 /// The maximum number of consecutive failed attempts to get an answer about a task.
 const MAX_TRIES: u32 = 8;
+/// The number of questions that a task may ask for each of the allowed rounds (`max_rounds`).
+const MAX_QUESTIONS_PER_ROUND: usize = 8;
 /// The time limit for the server's answer to `tasks/cancel`.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// All methods fail like [`Client::request`]. Dropping a returned future cancels the request at the server.
 impl Client {
-    /// Waits for the result of a task, at most for the maximum duration of its call. The time in which the caller
-    /// answers questions of the task does not count.
+    /// Requests the state of a task.
+    ///
+    /// # Errors
+    /// See [`Client::request`].
+    ///
+    /// # Cancel safety
+    /// Dropping the future cancels the request, not the task.
+    pub async fn get_task(&self, task_id: &str) -> Result<Task, Error> {
+        self.request::<TasksGet>(&TaskParams::new(task_id)).await
+    }
+
+    /// Waits for the result of a task (2025-11-25; in 2026-07-28 the task itself contains it).
+    ///
+    /// # Errors
+    /// See [`Client::request`].
+    ///
+    /// # Cancel safety
+    /// Dropping the future cancels the request, not the task.
+    pub async fn task_result(&self, task_id: &str) -> Result<RawObject, Error> {
+        self.request::<TasksResult>(&TaskParams::new(task_id)).await
+    }
+
+    /// Requests a page of the tasks (2025-11-25).
+    ///
+    /// # Errors
+    /// See [`Client::request`].
+    ///
+    /// # Cancel safety
+    /// Dropping the future cancels the request.
+    pub async fn list_tasks_page(&self, cursor: Option<&str>) -> Result<ListTasksResult, Error> {
+        let mut params = ListParams::new();
+        params.cursor = cursor.map(str::to_owned);
+        self.request::<TasksList>(&params).await
+    }
+
+    /// Sends the answers that a task waits for (2026-07-28).
+    ///
+    /// # Errors
+    /// See [`Client::request`].
+    ///
+    /// # Cancel safety
+    /// Dropping the future cancels the request, not the task.
+    pub async fn update_task(&self, task_id: &str, answers: InputResponses) -> Result<(), Error> {
+        self.request::<TasksUpdate>(&UpdateTaskParams::new(task_id, answers)).await.map(drop)
+    }
+
+    /// Cancels a task.
+    ///
+    /// # Errors
+    /// See [`Client::request`].
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the task may or may not have been cancelled.
+    pub async fn cancel_task(&self, task_id: &str) -> Result<CancelTaskResult, Error> {
+        self.request::<TasksCancel>(&TaskParams::new(task_id)).await
+    }
+}
+
+impl Client {
+    /// Waits for the result of a task, at most for the maximum duration of its call. The time that the caller takes to
+    /// answer questions of the task does not count.
     ///
     /// Dropping the future cancels the task.
     pub(crate) async fn await_task(
@@ -58,7 +121,6 @@ impl Client {
         }
     }
 
-    /// Polls a task until it ends.
     async fn poll_until_ended(
         &self,
         cx: &Context,
@@ -330,7 +392,6 @@ fn is_from_server(error: &RpcError) -> bool {
     }
 }
 
-/// Returns the result of a task that has ended.
 fn outcome(task: Task) -> Result<Reply, RpcError> {
     match task.status {
         TaskStatus::Completed => {
@@ -357,9 +418,6 @@ async fn within<T>(
     let Some(deadline) = Instant::now().checked_add(time_left) else { return Ok(work.await) };
     timeout_at(deadline, work).await.map_err(|_| LifecycleError::TotalTimedOut(max).into())
 }
-
-/// The number of questions that a task may ask for each of the allowed rounds (`max_rounds`).
-const MAX_QUESTIONS_PER_ROUND: usize = 8;
 
 fn task_context(cx: &Context) -> Context {
     let mut cx = cx.clone();

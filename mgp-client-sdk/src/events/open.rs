@@ -1,4 +1,4 @@
-//! Requests a subscription and, in the modern era, keeps the stream open over which the events are sent.
+//! Requests a subscription and, in the modern era, keeps the stream of events open.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -28,7 +28,7 @@ pub(crate) struct EventSubscription {
     pub(crate) id: Id,
     pub(crate) subscribed: Vec<String>,
     pub(crate) unsupported: Vec<String>,
-    /// `true` if the server has dropped some of the events after the position from which the client resumes.
+    /// `true` if the server has dropped some of the events after the client's resume position.
     pub(crate) truncated: bool,
     /// The highest sequence number of the events that were received.
     pub(crate) received: Arc<AtomicU64>,
@@ -36,7 +36,7 @@ pub(crate) struct EventSubscription {
     stack: Stack,
     cx: Context,
     is_kept: bool,
-    /// The function with which the transport subscribes again if the legacy session is lost.
+    /// The function that subscribes again if the legacy session is lost; the transport calls it.
     _replay: Arc<SessionReplayFn>,
     /// The task that keeps the stream of the modern era open.
     _stream: Option<TaskGuard>,

@@ -12,15 +12,14 @@ use mgp_types::sync::Mutex;
 use mgp_types::{Id, Payload, RpcError, Timestamp};
 use serde::Deserialize;
 
-/// The maximum number of events that are kept because they arrived before the server answered their subscription
-/// request.
+/// The maximum number of events to keep that arrive before the server answers their subscription request.
 const MAX_EARLY: usize = 1_024;
 
 /// An event of a server.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ServerEvent {
-    /// The channel on which the event was published.
+    /// The channel of the event.
     pub channel: String,
     /// The severity that the event's data states, else that of the event itself, else `info`.
     pub severity: Severity,

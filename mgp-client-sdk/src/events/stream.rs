@@ -14,8 +14,8 @@ use super::{EventCursor, EventSink, EventSubscription, ServerEvent, open};
 use crate::client::Client;
 use crate::error::Error;
 
-/// The maximum number of events that are buffered for the reader. Further events are dropped here, and requested again
-/// from the server later.
+/// The maximum number of buffered events for the reader. Further events are dropped here, and requested again from the
+/// server later.
 const MAX_BUFFERED: usize = 1_024;
 
 /// The maximum number of events in one request for missing events.
@@ -66,7 +66,7 @@ impl EventStream {
         Ok(Self { client, subscription, events, recovered, early, last, dropped: 0, overrun })
     }
 
-    /// Returns the existing channels to which the subscription applies.
+    /// Returns the existing channels that the subscription applies to.
     #[must_use]
     pub fn subscribed(&self) -> &[String] {
         &self.subscription.subscribed
@@ -78,8 +78,8 @@ impl EventStream {
         &self.subscription.unsupported
     }
 
-    /// Returns the number of lost events. These are events that the server dropped or no longer had when they were
-    /// requested again, and events without a sequence number that found the buffer full.
+    /// Returns the number of lost events: events that the server dropped or no longer had when they were requested
+    /// again, and events without a sequence number that arrived while the buffer was full.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.dropped.saturating_add(self.overrun.load(Ordering::Relaxed))
@@ -90,7 +90,7 @@ impl EventStream {
         self.dropped = self.dropped.saturating_add(count);
     }
 
-    /// Returns whether events are lost after the position from which the subscription was
+    /// Returns whether events are lost after the position where the subscription was
     /// [resumed](super::ClientEvents::resume), because the server no longer keeps them.
     #[must_use]
     pub fn is_truncated(&self) -> bool {

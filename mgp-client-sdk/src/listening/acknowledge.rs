@@ -5,8 +5,8 @@ use mgp_types::service::Context;
 use mgp_types::sync::Mutex;
 use tokio::sync::oneshot;
 
-/// The sender of the channel over which the call that opens a stream receives the server's acknowledgement. It is
-/// stored in the extensions of that call.
+/// The sender of the server's acknowledgement to the call that opens a stream. It is stored in the extensions of that
+/// call.
 pub(crate) struct AcknowledgeSender(Mutex<Option<oneshot::Sender<SubscriptionFilter>>>);
 
 impl AcknowledgeSender {

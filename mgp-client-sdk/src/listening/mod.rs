@@ -58,7 +58,7 @@ enum Task {
 }
 
 impl ChangeStream {
-    /// Opens the stream at once if the server reports changes for which there are hooks, else with the first subscribed
+    /// Opens the stream at once if there are hooks for changes that the server reports, else with the first subscribed
     /// resource.
     pub(crate) fn new(
         context: StreamContext,

@@ -1,4 +1,4 @@
-//! The changes that the server offers to report, and the resources to which the user has subscribed.
+//! The changes that the server offers to report, and the resources that the user has subscribed to.
 
 use std::collections::BTreeSet;
 
@@ -65,7 +65,7 @@ impl Reportable {
     }
 }
 
-/// The resources to which the client is subscribed.
+/// The resources that the client is subscribed to.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Subscriptions {
     /// A number that is incremented with every change of the subscriptions.

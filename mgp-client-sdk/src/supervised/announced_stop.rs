@@ -40,7 +40,6 @@ impl AnnouncedStop {
         own == Some(id)
     }
 
-    /// Removes and returns the reason.
     pub(super) fn take(&self) -> Option<ShutdownReason> {
         self.reason.lock().take()
     }

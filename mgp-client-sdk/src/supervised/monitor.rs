@@ -13,7 +13,7 @@ use crate::client::Client;
 use crate::health::Prober;
 use crate::wire::{Liveness, TaskGuard};
 
-/// The interval at which a server without running calls is checked for an answer.
+/// The interval between checks for an answer of a server without running calls.
 const RECHECK: Duration = Duration::from_millis(100);
 
 /// The current run of a server, which changes with each start and end.

@@ -75,7 +75,7 @@ impl ActiveConnection {
         }
     }
 
-    /// Returns whether any calls run on this connection, by the rules of [`idle`](Self::idle).
+    /// Returns whether any calls run on this connection, counted as in [`idle`](Self::idle).
     fn is_in_use(&self) -> bool {
         self.running.load(Ordering::Acquire) > 0
     }
@@ -160,7 +160,6 @@ impl TaskHoldLink {
 }
 
 pin_project! {
-    /// Response future of a call on an [`ActiveConnection`].
     pub(crate) struct ResponseFuture {
         #[pin]
         sending: BoxFuture<'static, Result<Reply, RpcError>>,
@@ -194,7 +193,7 @@ impl Future for ResponseFuture {
 
 // === The current connection ===
 
-/// The connection to which calls are sent now, if any, and the facts of the latest connection.
+/// The connection that receives calls now, if any, and the facts of the latest connection.
 #[derive(Default)]
 pub(crate) struct CurrentConnection {
     connection: Mutex<Option<Arc<ActiveConnection>>>,
@@ -202,7 +201,7 @@ pub(crate) struct CurrentConnection {
 }
 
 impl CurrentConnection {
-    /// Makes a connection the current one, to which calls are sent.
+    /// Makes a connection the current one, which receives calls.
     pub(crate) fn set(&self, connection: &Arc<ActiveConnection>) {
         *self.facts.lock() = Some(connection.session.facts());
         *self.connection.lock() = Some(Arc::clone(connection));
@@ -240,7 +239,7 @@ pub(crate) struct PersistentStack {
     current: Arc<CurrentConnection>,
     server: Option<ServerId>,
     repeats: Repeats,
-    /// The layer in which calls wait until the server is ready; `None` if calls do not wait.
+    /// The layer that lets calls wait until the server is ready; `None` if calls do not wait.
     wait: Option<ReadyLayer>,
     /// The stack for steps 4 and 5 of the module documentation: the user's gates, and the sending.
     gated: Stack,
@@ -381,8 +380,8 @@ impl Service<Call> for ClientScope {
     }
 }
 
-/// A service that adds to a call the server's id and facts, which the gates need, and the connection on which the call
-/// was made, unless that connection is the current one.
+/// A service that adds to a call the server's id and facts, which the gates need, and the call's own connection, unless
+/// that is the current one.
 #[derive(Clone)]
 struct AddressCall {
     connection: Option<Arc<ActiveConnection>>,
@@ -421,8 +420,8 @@ impl Service<Call> for AddressCall {
     }
 }
 
-/// The innermost service. Sends a call to the connection on which it was made if that is still open, else to
-/// the current one.
+/// The innermost service. Sends a call over the connection that it was made on if that is still open, else over the
+/// current one.
 #[derive(Clone)]
 struct SendOnConnection(Arc<CurrentConnection>);
 

@@ -39,7 +39,7 @@ const ATTEMPT_INTERVAL: Duration = Duration::from_secs(6);
 /// The maximum number of parallel attempts to connect to a server at a URL.
 #[cfg(feature = "http")]
 const MAX_ATTEMPTS: usize = 5;
-/// The maximum time for which calls on a new connection wait while a gateway prepares the connection.
+/// The maximum time that calls on a new connection wait while a gateway prepares the connection.
 const PREPARATION_TIMEOUT: Duration = Duration::from_secs(2);
 /// The time limit for the server's answer to `mgp/lifecycle/shutdown`.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
@@ -319,8 +319,8 @@ impl ServerRun {
         }
     }
 
-    /// Lets the next start send the probe if this one has failed or was not ready in time, and relied on what others
-    /// have found: the program may have changed.
+    /// Lets the next start send the probe if this start relied on what others have found, and has failed or was not
+    /// ready in time: the program may have changed.
     fn distrust_others(&self) {
         if self.relies_on_others && self.ready().is_none() {
             self.plan.is_known_wrong.store(true, Ordering::Release);
@@ -364,8 +364,8 @@ impl ServerRun {
         }
     }
 
-    /// Returns whether this start sent the probe, and failed such that a start in the legacy era follows, or relied on
-    /// others and failed, so that a start with the probe follows.
+    /// Returns whether another start follows this failed one: a start in the legacy era if this one sent the probe, or
+    /// a start with the probe if this one relied on others.
     fn continues_start(&self) -> bool {
         let skips_next = !self.skips_probe && self.plan.skips_probe.load(Ordering::Acquire);
         let probes_next = self.relies_on_others && self.plan.is_known_wrong.load(Ordering::Acquire);
@@ -387,7 +387,7 @@ impl ServerRun {
         self.connect_once(HttpTransport::Sse, &Connections::default()).await
     }
 
-    /// Connects to a server at a URL. As long as no attempt was answered, starts another one in parallel every
+    /// Connects to a server at a URL. As long as no attempt was answered, starts another attempt in parallel every
     /// [`ATTEMPT_INTERVAL`], up to [`MAX_ATTEMPTS`]. The first attempt that ends decides the outcome.
     ///
     /// One attempt is not enough: a server that hangs for a while may never answer the requests that it received
@@ -566,8 +566,8 @@ impl ServerRun {
         let _ = timeout_at(until, select(pin!(connection.idle()), pin!(client.closed()))).await;
     }
 
-    /// Records the loss of a child that has exited, because the connection may not have detected it yet, or that was
-    /// not ready in time.
+    /// Records the loss of a child that was not ready in time, or that has exited, because the connection may not have
+    /// detected the exit yet.
     fn record_loss(&self) {
         self.distrust_others();
         let report = self.child.as_ref().and_then(|child| child.exit_report());

@@ -1,4 +1,4 @@
-//! The reasons for which a start of a supervised server failed, and whether another start would fail in the same way.
+//! The reasons why a start of a supervised server failed, and whether another start would fail in the same way.
 
 use std::io::ErrorKind;
 
@@ -60,8 +60,8 @@ pub(super) fn failure_cause(error: &Error) -> String {
     }
 }
 
-/// Returns the text with which the server refused the handshake, for the log; `None` if `cause` already contains the
-/// whole text.
+/// Returns the text of the server's refusal of the handshake, for the log; `None` if `cause` already contains the whole
+/// text.
 pub(super) fn refusal_text(error: &Error, cause: &str) -> Option<String> {
     let (Error::Connect(ConnectError::Refused(refusal)) | Error::Call(refusal)) = error else {
         return None;

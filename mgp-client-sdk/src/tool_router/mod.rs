@@ -1,10 +1,13 @@
 //! Routes tool calls to servers, and translates between the eras of caller and server.
 
 mod answers;
+mod callee_rounds;
 mod hop;
-mod parked;
+mod parked_call;
+mod parked_calls;
 mod round_channel;
 mod round_outlet;
+mod rounds_caller;
 mod task_waiter;
 
 use std::collections::HashMap;
@@ -14,8 +17,7 @@ use mgp_types::service::{BoxFuture, Call, Reply, Router};
 use mgp_types::{ErrorCode, RpcError};
 use tower_service::Service;
 
-pub use hop::AwaitLegacyTask;
-pub use hop::Hop;
+pub use hop::{AwaitLegacyTask, Hop};
 pub use task_waiter::{await_tasks, awaits_task};
 
 /// A service that sends each tool call to the server that has the tool.
@@ -56,7 +58,7 @@ impl ToolRouter {
         Self::default()
     }
 
-    /// Adds a tool and the hop over which its calls are sent.
+    /// Adds a tool and the hop that receives its calls.
     #[must_use]
     pub fn route(mut self, tool: impl Into<String>, hop: Hop) -> Self {
         Arc::make_mut(&mut self.tools).insert(tool.into(), hop);

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use mgp_types::service::{BoxFuture, CallerChannel, CallerRequest, Reply};
 use mgp_types::{Payload, RpcError};
 
-/// The channel of the caller's request, until the call is parked; from then on that of the parked call.
+/// The channel of the caller's request until the call is parked, and that of the parked call afterwards.
 ///
 /// The layers of a parked call run in another task than its caller's request. With the channel of the request, a layer
 /// that ends a round with its open questions could take those that the request is about to return, and a question
@@ -70,7 +70,8 @@ mod tests {
     use mgp_types::service::{Principal, Rounds};
 
     use super::*;
-    use crate::tool_router::parked::{ParkedCall, ParkedCalls, ParkedEvent};
+    use crate::tool_router::parked_call::{ParkedCall, ParkedEvent};
+    use crate::tool_router::parked_calls::ParkedCalls;
 
     /// Regression test: the audit layer of a parked call could take the questions of the caller's request, so that the
     /// request never ended and the task was cancelled.

@@ -23,8 +23,8 @@ impl TaskWaiter {
         Self { client: client.clone(), cx: cx.clone() }
     }
 
-    /// Adds a waiter to a call to a modern callee, if the call accepts a task, or the callee may require that a tool
-    /// call becomes one. While the returned value lives, the task counts as a running call of the connection.
+    /// Adds a waiter to a call to a modern callee if the call accepts a task, or if the callee may turn a tool call
+    /// into one. While the returned value lives, the task counts as a running call of the connection.
     pub(super) fn add_to(call: &mut Call, client: &Client) -> Option<TaskHold> {
         if call.cx().extensions.get::<AcceptsTask>().is_none() {
             if !call.is::<ToolsCall>() || !serves_tasks(client.server()) {

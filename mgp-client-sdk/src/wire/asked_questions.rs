@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use super::log_limit::LogLimit;
 
-/// The time for which the open question of one caller keeps the questions to others from being asked.
+/// The maximum time that the open question of one caller delays questions to others.
 const SHARED_TIME: Duration = Duration::from_mins(2);
 
 /// The maximum length of a logged reason, in bytes.
@@ -42,7 +42,6 @@ pub(super) struct AskedQuestion {
 }
 
 impl AskedQuestions {
-    /// Adds a question to a caller.
     pub(super) fn add(self: &Arc<Self>, caller: &Principal) -> AskedQuestion {
         let (since, given_up) = (Instant::now(), Notify::new());
         let asked = Arc::new(Asked { caller: caller.clone(), since, given_up });

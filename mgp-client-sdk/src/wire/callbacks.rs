@@ -23,7 +23,7 @@ use super::offers::shown_text;
 /// The maximum number of questions of one server that wait for answers at the same time. Further questions are ignored
 /// until the server sends them again.
 const MAX_WAITING: usize = 64;
-/// The maximum number of responses that are kept for repeated notifications; the oldest is dropped first.
+/// The maximum number of stored responses to repeated notifications; the oldest is dropped first.
 const MAX_ANSWERED: usize = 256;
 /// The time limit for the answer to a question that sets no limit.
 const DEFAULT_TIMEOUT: Duration = Duration::from_mins(1);
@@ -36,7 +36,7 @@ const GRACE: Duration = Duration::from_millis(500);
 const MAX_ID_BYTES: usize = 256;
 /// The maximum length in bytes of a question with all its members; a longer one is dismissed.
 const MAX_QUESTION_BYTES: usize = 256 * 1024;
-/// The interval at which the client checks whether the call of a question still runs.
+/// The interval between checks whether the call of a question still runs.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The future that yields the answer to a question.
@@ -67,7 +67,7 @@ mgp_types::opaque_debug!(CallbackHandler);
 /// The callbacks that one connection has received; stored in the connection's scope.
 #[derive(Default)]
 pub(crate) struct ReceivedCallbacks {
-    /// The stack on which responses are sent; set once the connection is established.
+    /// The stack for sending responses; set once the connection is established.
     stack: OnceLock<Stack>,
     table: Mutex<Table>,
 }
@@ -119,7 +119,7 @@ fn content_hash(question: &CallbackRequestParams) -> Result<Sha256Hash, RpcError
 /// A response that is kept for repetitions of its question.
 struct Answered {
     key: QuestionKey,
-    /// The calls to which the question could belong when it arrived.
+    /// The calls that the question could belong to when it arrived.
     calls: Vec<Id>,
     response: Payload,
 }
@@ -247,7 +247,7 @@ async fn handle(
     waiting.received.respond(&call, &question.callback_id, response).await;
 }
 
-/// Returns the ids of the calls to which a question may belong.
+/// Returns the ids of the calls that a question may belong to.
 fn possible_calls(peer: &Peer, question: &CallbackRequestParams) -> Vec<Id> {
     match &question.request_id {
         Some(request) => vec![request.clone()],
@@ -293,7 +293,7 @@ fn answer(handler: &CallbackHandler, call: &Call, question: CallbackRequestParam
     Box::pin(async move { pass_on(origin?, question, &answers).await })
 }
 
-/// Pauses the time-outs of the calls to which a question may belong. A notification needs no answer, and pauses none.
+/// Pauses the time-outs of the calls that a question may belong to. A notification needs no answer, and pauses none.
 fn open_questions(peer: &Peer, question: &CallbackRequestParams) -> Vec<OpenQuestion> {
     if question.kind == CallbackType::Notification {
         return Vec::new();

@@ -15,7 +15,7 @@ use tokio::time::timeout;
 
 use super::callbacks::CallbackHandler;
 
-/// The time within which the question of a form must be answered.
+/// The time limit for answering a form.
 const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Lets the party that answers for callers fill in a form; `None` if the caller itself must be asked.

@@ -36,7 +36,7 @@ struct HeaderPlans {
     /// A lock held while the list is fetched: one call fetches it, and the others wait.
     fetching: tokio::sync::Mutex<()>,
     max_pages: usize,
-    /// The maximum time for which a call waits for the list.
+    /// The maximum time that a call waits for the list.
     timeout: Duration,
 }
 
@@ -44,7 +44,7 @@ struct HeaderPlans {
 struct KnownPlans {
     /// `true` if the complete list has been read.
     is_complete: bool,
-    /// The time at which fetching the list last failed, and the time limit that it had; the limit is `MAX` if more time
+    /// The time when fetching the list last failed, and the time limit that it had; the limit is `MAX` if more time
     /// would not have helped.
     failed: Option<(Instant, Duration)>,
     plans: HashMap<String, Arc<HeaderPlan>>,
@@ -77,7 +77,6 @@ impl<S> Layer<S> for HeaderMirrorLayer {
     }
 }
 
-/// Service of [`HeaderMirrorLayer`].
 #[derive(Clone)]
 pub(crate) struct HeaderMirror<S> {
     inner: S,
@@ -168,7 +167,7 @@ impl HeaderPlans {
         Ok(call)
     }
 
-    /// Returns the maximum time for which a call waits for the list.
+    /// Returns the maximum time that a call waits for the list.
     fn limit(&self, call: &Call) -> Duration {
         let own = call.cx().extensions.get::<TimeLimits>();
         own.map_or(self.timeout, |own| own.timeout.min(self.timeout))

@@ -44,7 +44,8 @@ pub(crate) struct InboundParts {
     pub(crate) callbacks: Option<CallbackHandler>,
 }
 
-/// A function that finds the caller to ask if a server's request belongs to no call; receives the request's method.
+/// A function that returns the caller to ask a server's question that belongs to no call; it receives the request's
+/// method.
 #[derive(Clone)]
 pub(crate) struct FindCaller(Arc<Find>);
 
@@ -65,7 +66,7 @@ pub(crate) fn inbound(parts: InboundParts) -> Stack {
         .layer(CatchPanicLayer::new())
         // This layer routes partial results to their calls, in the order of arrival.
         .layer(RouteLayer::new())
-        // This layer drops a question that the server withdraws, so that the question is withdrawn at the caller, too.
+        // This layer drops a question that the server withdraws, which also withdraws the question at the caller.
         .layer(CancelLayer::default())
         .service(Answers(parts));
     Stack::new(service)
@@ -123,8 +124,8 @@ impl Answers {
             if !is_question(method) {
                 return own.call(call);
             }
-            // Pause the time-outs of the server's calls, because the time in which the client itself answers is not the
-            // server's.
+            // Pause the time-outs of the server's calls, because the server does not control how long the client takes
+            // to answer.
             let open = OpenQuestion::of_all(&call.cx().peer);
             let answering = own.call(call);
             return Box::pin(async move {
@@ -181,12 +182,12 @@ fn is_inactive(call: &Call, facts: &PeerInfo) -> bool {
 /// Finds the caller that a server's request belongs to (MCP elicitation, sampling, roots).
 ///
 /// Over HTTP the request arrives on the stream of one call, and the request's peer knows only that call. A request that
-/// names the legacy task to which it belongs is for the caller of that task. Any other on stdio names no call, so it is
-/// attributed only if all calls in flight, and all that wait for a legacy task, have the same principal and come from
-/// the same connection or session; otherwise one caller could see another's question. Calls that the client itself
-/// makes are not counted. Of several such calls, one without an open question is chosen: the caller of the others may
-/// never return with the answer. If all of them have open questions, and another call is in flight whose caller answers
-/// no questions, the request is refused, because it may belong to that call.
+/// names its legacy task is for the caller of that task. Any other on stdio names no call, so it is attributed only if
+/// all calls in flight, and all that wait for a legacy task, have the same principal and come from the same connection
+/// or session; otherwise one caller could see another's question. Calls that the client itself makes are not counted.
+/// Of several such calls, one without an open question is chosen: the caller of the others may never return with the
+/// answer. If all of them have open questions, and another call is in flight whose caller answers no questions, the
+/// request is refused, because it may belong to that call.
 pub(super) fn attribute(
     request: &Call,
     unattributed: Option<&FindCaller>,
@@ -269,7 +270,7 @@ fn is_clear_without(request: &Call, left: &[Principal]) -> bool {
     others.all(|other| Some(other) == first)
 }
 
-/// The time in which a server ends a call whose question was given up, and the interval at which this is checked.
+/// The time that a server gets to end a call whose question was given up, and the interval between checks for this.
 const END_TIME: Duration = Duration::from_secs(2);
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
@@ -301,10 +302,10 @@ fn ask_refused(why: &'static str) -> RpcError {
 }
 
 /// Asks a caller a question of the server, and returns its answer or error. The question ends with the answer, or with
-/// the call to which it belongs.
+/// the call that it belongs to.
 ///
 /// # Errors
-/// The reason, if the question was not put to the caller or is given up.
+/// The reason, if the question did not reach the caller or is given up.
 async fn pass_on(
     origin: Context,
     call: &Call,

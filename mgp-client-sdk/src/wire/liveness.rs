@@ -24,7 +24,7 @@ use tower_service::Service;
 
 /// The time to wait for the child's exit after its pipe broke, so that errors of calls can name the exit code.
 const EXIT_CODE_TIMEOUT: Duration = Duration::from_millis(250);
-/// The time in which bytes from an exited child may still arrive.
+/// The time that bytes from an exited child may still take to arrive.
 ///
 /// The output normally ends with the child, unless a process that left the child's group still has the pipe open.
 const LAST_BYTES_TIMEOUT: Duration = Duration::from_secs(1);
@@ -244,7 +244,6 @@ impl Service<Call> for LivenessPeer {
 }
 
 pin_project! {
-    /// Response future of [`LivenessPeer`].
     pub(crate) struct ResponseFuture {
         #[pin]
         sending: BoxFuture<'static, Result<Reply, RpcError>>,

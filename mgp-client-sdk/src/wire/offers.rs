@@ -11,9 +11,9 @@ use serde_json::Value;
 
 use super::page_address::check_page;
 
-/// Returns the params of a server's question for a caller. They name the server in the text that a person or a model
-/// reads, so that it cannot be taken for another server's question; what could change the look of a text for a person
-/// is escaped. They lack the progress token and the id of the server's task, which are valid only on the server's
+/// Returns the params of a server's question for a caller. The text that a person or a model reads names the server, so
+/// that the question is not taken for another server's. Characters that could change the look of a text are escaped.
+/// The progress token and the id of the server's task are left out, because they are valid only on the server's
 /// connection.
 pub(crate) fn question_for_caller(
     server: Option<&ServerId>,
@@ -186,8 +186,8 @@ pub(crate) fn offers(
     }
 }
 
-/// Refuses an elicitation with a member that a host which ignores the case of names would use in place of the one that
-/// was checked, and one with a form of which this kernel cannot escape the texts, because it cannot read it.
+/// Refuses an elicitation with a member whose name differs from a checked one only in case: a host that ignores case
+/// could use it instead. Also refuses a form that this kernel cannot read, because it cannot escape the texts.
 fn refuse_unread(params: &Payload) -> Result<(), RpcError> {
     let members: Object = params.get()?;
     let known =

@@ -18,7 +18,6 @@ use super::{HeaderMirrorLayer, LivenessPeer, RequestTimeoutLayer};
 pub(crate) struct OutboundStack {
     pub(crate) peer: Peer,
     pub(crate) session: Arc<HandshakeState>,
-    /// The scope of the connection.
     pub(crate) scope: ScopeId,
     repeats: Repeats,
     request_meta: RequestMetaLayer,
@@ -108,12 +107,11 @@ pub(crate) struct Repeats {
 }
 
 impl Repeats {
-    /// Takes the layers out of a configuration.
     pub(crate) fn take(config: &mut ClientConfig) -> Self {
         Self { retry: config.retry.take(), resume: config.resume }
     }
 
-    /// Returns whether calls may outlive the connection on which they were made.
+    /// Returns whether calls may outlive their connection.
     pub(crate) fn is_some(&self) -> bool {
         self.retry.is_some() || self.resume.is_some()
     }

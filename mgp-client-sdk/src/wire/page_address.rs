@@ -67,7 +67,7 @@ fn read_pages(data: &Payload) -> Option<Vec<ElicitParams>> {
     are_clear.then_some(data.elicitations)
 }
 
-/// Returns the reason for which a page is refused, for its server's developer, and logs it; `None` if it may be opened.
+/// Returns the reason why a page is refused, for its server's developer, and logs it; `None` if it may be opened.
 fn refusal(address: &str, server: Option<&ServerId>) -> Option<String> {
     let fault = fault(address)?;
     let shown = shown_url(address);

@@ -8,8 +8,8 @@ use mgp_types::service::{
     BoxFuture, Call, ConsumerGone, Outlet, OutletItem, OutletItemKind, Peer, Scope, Sink,
 };
 
-/// The outlet of a forwarded question. A progress token is valid on one connection only, so the server receives its own
-/// token, and the caller another one.
+/// The outlet of a forwarded question. A progress token is valid on one connection only, so the server and the caller
+/// have different tokens.
 struct QuestionProgress {
     server: Peer,
     scope: Scope,

@@ -109,8 +109,8 @@ impl<S> RequestTimeout<S> {
     }
 }
 
-/// The delay of a timer from which on the whole process counts as paused, e.g. by `SIGSTOP`, and the further time that
-/// a call then has, so that its connection reads what has arrived during the pause.
+/// The minimum delay of a timer that shows that the whole process was paused, e.g. by `SIGSTOP`. A call then gets this
+/// much more time, so that its connection reads what has arrived during the pause.
 const PAUSE: Duration = Duration::from_secs(1);
 
 struct Timer {
@@ -148,7 +148,6 @@ impl Drop for Timer {
 }
 
 pin_project! {
-    /// Response future of [`RequestTimeout`].
     pub(crate) struct ResponseFuture<F> {
         #[pin]
         inner: F,
@@ -224,7 +223,7 @@ struct Questions {
     open: usize,
     /// The time since which at least one question is open; if none is open, the time of the last answer.
     since: Option<Instant>,
-    /// The total time for which the answered questions were open.
+    /// The total time that the answered questions were open.
     waited: Duration,
 }
 
@@ -240,14 +239,14 @@ impl Questions {
     }
 }
 
-/// The maximum time for which one question pauses the time-out of its call.
+/// The maximum time that one question pauses the time-out of its call.
 const MAX_QUESTION_TIME: Duration = Duration::from_hours(1);
 
 /// A guard of an open question. Dropping the guard closes the question.
 pub(crate) struct OpenQuestion(Arc<ActivitySink>);
 
 impl OpenQuestion {
-    /// Pauses the time-out of the call to which a question belongs; `None` if that call has no time-out.
+    /// Pauses the time-out of the call that a question belongs to; `None` if that call has no time-out.
     pub(crate) fn of(cx: &Context) -> Option<Self> {
         let sink = cx.extensions.get_shared::<ActivitySink>()?;
         let mut activity = sink.activity.lock();
@@ -259,7 +258,7 @@ impl OpenQuestion {
         Some(Self(sink))
     }
 
-    /// Waits until the call to which a question belongs is cancelled or exceeds its time limit; waits forever if that
+    /// Waits until the call that a question belongs to is cancelled or exceeds its time limit; waits forever if that
     /// call has no time-out.
     pub(crate) async fn call_dropped(open: Option<&Self>) {
         let Some(Self(sink)) = open else { return std::future::pending().await };
@@ -270,7 +269,7 @@ impl OpenQuestion {
         }
     }
 
-    /// Pauses the time-outs of all calls in flight to which a question of this peer may belong.
+    /// Pauses the time-outs of all calls in flight that a question of this peer may belong to.
     pub(crate) fn of_all(peer: &Peer) -> Vec<Self> {
         peer.all_in_flight().iter().filter_map(|call| Self::of(&call.cx)).collect()
     }

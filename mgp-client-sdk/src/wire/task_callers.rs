@@ -1,5 +1,5 @@
-//! The callers of tasks that a legacy server runs. Such a server can ask a question while the client waits before it
-//! polls the task again, when no request is in flight to which the question could belong.
+//! The callers of tasks that a legacy server runs. Such a server can ask a question between two polls of the task, when
+//! no request is in flight that the question could belong to.
 
 use std::sync::Arc;
 

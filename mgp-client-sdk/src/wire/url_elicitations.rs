@@ -23,12 +23,12 @@ const MAX_EARLY: usize = 32;
 /// The maximum length in bytes of the id of an elicitation or completion that is stored.
 const MAX_ID_BYTES: usize = 256;
 
-/// The time for which the completion of an unknown elicitation is kept. The refusal that names the elicitation arrives
-/// at about the same time, but is processed later, because it passes through the layers of its call.
+/// The time that the completion of an unknown elicitation is kept. The refusal that names the elicitation arrives at
+/// about the same time, but is processed later, because it passes through the layers of its call.
 const EARLY_TTL: Duration = Duration::from_secs(5);
 
-/// The minimum time between an elicitation and the notification of its completion, in which the caller receives the
-/// elicitation: callers ignore the completion of an unknown one.
+/// The minimum time between an elicitation and the notification of its completion. The caller must receive the
+/// elicitation first: callers ignore the completion of an unknown one.
 const NOTIFY_DELAY: Duration = Duration::from_millis(200);
 
 /// The peer of a legacy caller that is asked through a channel, because its call can become a task; stored in the
@@ -81,7 +81,7 @@ impl UrlElicitations {
     }
 
     /// Stores the caller of a call if `error` is the server's refusal because the user must first visit pages. `caller`
-    /// is the context in which the call arrived.
+    /// is the context of the received call.
     pub(crate) fn remember_refusal(&self, error: &RpcError, caller: &Context) {
         let is_asked = !matches!(caller.caller_access, CallerAccess::Unavailable);
         if error.code() != ErrorCode::URL_ELICITATION_REQUIRED || !is_asked {

@@ -257,10 +257,12 @@ impl Browser for Elsewhere {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_login_on_another_device_shows_no_page_of_this_machine() {
+async fn a_login_on_another_device_shows_no_page_of_this_machine_and_no_control_characters() {
     let (there, here) = ("https://one.example/enter", "http://localhost:8080/shutdown");
+    let clears = "https://one.example/enter\u{1b}[2J";
     for (page, complete, expected) in [
         (there, there, Ok(Some(there.to_owned()))),
+        (there, clears, Ok(None)),
         (there, here, Ok(None)),
         (here, there, Err("it is on this machine")),
     ] {

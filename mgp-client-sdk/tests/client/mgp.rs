@@ -191,6 +191,7 @@ fn every_method_to_a_server_has_a_typed_call() {
         include_str!("../../src/client/lists.rs"),
         include_str!("../../src/call/mod.rs"),
         include_str!("../../src/client/skills.rs"),
+        include_str!("../../src/client/tasks.rs"),
         include_str!("../../src/events/mod.rs"),
     );
     let to_server = methods().filter(|info| {

@@ -72,7 +72,7 @@ pub(crate) struct Seen {
     /// The client's answers to these requests.
     answers: Vec<Value>,
     declared: Option<Value>,
-    /// The revision with which the server answered `initialize`.
+    /// The revision in the server's answer to `initialize`.
     negotiated: Option<Value>,
     /// `true` if a limit was reached: from then on no message is recorded.
     is_full: bool,
@@ -141,7 +141,7 @@ fn judged(rule: &ClientRule, seen: &Seen) -> RuleResult {
     RuleResult::new(rule.info, status, message, Default::default(), 0)
 }
 
-/// Returns the messages with which the server responds to a client's message: an answer to a request, and after
+/// Returns the server's messages after a client's message: an answer to a request, and after
 /// `notifications/initialized` three messages of its own.
 fn answers(message: &Value) -> Vec<Value> {
     let Some(method) = message["method"].as_str() else { return Vec::new() };
@@ -180,7 +180,6 @@ fn answers(message: &Value) -> Vec<Value> {
 }
 
 impl Seen {
-    /// Records a message of the client.
     pub(crate) fn client_sent(&mut self, message: Value) {
         let id = message.get("id");
         let is_asked = || self.asked.iter().any(|(asked, _)| Some(asked) == id);

@@ -5,7 +5,7 @@ use serde_json::Value;
 /// A text that explains why a value is not as a rule requires.
 pub(crate) type Wrong = String;
 
-/// The maximum length, in bytes, at which a failure shows a value. Longer values are shortened.
+/// The maximum length, in bytes, of a value in the text of a failure. Longer values are shortened.
 pub(crate) const MAX_SHOWN: usize = 160;
 
 /// The place of the revision in a modern message.

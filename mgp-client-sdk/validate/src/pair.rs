@@ -32,14 +32,14 @@ const ANSWERED: RuleInfo = RuleInfo {
     text: "each request is answered or cancelled before the connection ends",
 };
 
-/// The time within which a server must end after its client has disconnected.
+/// The time limit for the end of a server after its client has disconnected.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The maximum number of times that a rule is checked on a recording. Each time the rule gets the next recorded
 /// answers.
 const MAX_ROUNDS: usize = 256;
 
-/// The maximum number of texts per peer that are recorded because they are not messages.
+/// The maximum number of recorded texts of one peer that are not messages.
 const MAX_GARBAGE: usize = 512;
 
 /// Serves one client on standard input and output with the messages of a real server, and judges both.
@@ -256,7 +256,7 @@ fn why_not(rule: &Rule, session: &Session) -> Option<&'static str> {
     }
 }
 
-/// Checks a rule repeatedly, until it has seen all recorded messages to which it applies.
+/// Checks a rule repeatedly, until it has seen all recorded messages that it applies to.
 async fn play(rule: &Rule, session: &mut Session) -> RuleResult {
     let mut result = None;
     if let Some(recording) = &mut session.recording {

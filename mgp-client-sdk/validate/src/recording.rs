@@ -11,18 +11,18 @@ use crate::session::MODERN;
 /// The place of the progress token in a request.
 const TOKEN: &str = "/params/_meta/progressToken";
 
-/// The codes of the errors with which a server of the modern era refuses `initialize`.
+/// The codes of a modern server's refusal of `initialize`.
 const OTHER_ERA: [i64; 2] = [-32601, -32022];
 
-/// The maximum number of messages of each peer that are recorded.
+/// The maximum number of recorded messages of each peer.
 pub(crate) const MAX_MESSAGES: usize = 10_000;
 
 /// A request of the client, with the server's answer.
 #[derive(Debug)]
 struct Exchange {
     request: Value,
-    /// The part of the params by which this request is compared with a rule's request; if they are equal, the rule gets
-    /// the answer to this request.
+    /// The part of the params that is compared with a rule's request; if they are equal, the rule gets the answer to
+    /// this request.
     essence: Value,
     answer: Option<Value>,
     is_cancelled: bool,
@@ -47,7 +47,7 @@ pub(crate) struct Recording {
     notices: Vec<Value>,
     /// `true` if a limit was reached: from then on no message is recorded.
     is_full: bool,
-    /// Answers for which there was no open request.
+    /// Answers without an open request.
     pub(crate) stray: Vec<String>,
     /// The indexes of the exchanges whose answers the current rule has received.
     used: HashSet<usize>,
@@ -126,8 +126,8 @@ impl Recording {
         })
     }
 
-    /// Returns the error with which the server refused `initialize`. The refusal of a server that has only the modern
-    /// era does not count.
+    /// Returns the error that the server answered to `initialize`. The refusal of a server that has only the modern era
+    /// does not count.
     pub(crate) fn refused_initialize(&self) -> Option<&Value> {
         let handshakes = self.exchanges.iter().filter(|e| e.request["method"] == "initialize");
         let mut errors = handshakes.filter_map(|e| e.answer.as_ref()?.get("error"));
@@ -142,7 +142,6 @@ impl Recording {
         })
     }
 
-    /// Returns whether the client cancelled a request with this id.
     pub(crate) fn is_cancelled(&self, id: &Value) -> bool {
         self.exchanges.iter().any(|e| e.is_cancelled && e.request.get("id") == Some(id))
     }
@@ -152,7 +151,6 @@ impl Recording {
         &self.notices
     }
 
-    /// Returns all answers of the server.
     pub(crate) fn answers(&self) -> impl Iterator<Item = &Value> {
         self.exchanges.iter().filter_map(|exchange| exchange.answer.as_ref())
     }
@@ -260,8 +258,8 @@ impl Recording {
     }
 }
 
-/// Returns the part of the params by which two requests are compared. It contains neither the metadata nor the trace
-/// id nor the time of a health ping, and of the member `_mgp` only the request for chunks.
+/// Returns the part of the params that is compared between requests. It contains neither the metadata nor the trace id
+/// nor the time of a health ping, and of the member `_mgp` only the request for chunks.
 fn essence(method: &str, params: Option<&Value>) -> Value {
     let mut params = params.and_then(Value::as_object).cloned().unwrap_or_else(Map::new);
     params.remove("_meta");

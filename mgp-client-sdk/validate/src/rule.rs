@@ -138,7 +138,6 @@ pub struct RuleInfo {
     pub text: &'static str,
 }
 
-/// Defines rules about servers.
 macro_rules! server_rules {
     ($tier:ident; $(
         $id:literal, $section:literal, $level:ident, $setup:ident $([$extension:literal])? $($alone:ident)?,

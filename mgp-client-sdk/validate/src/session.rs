@@ -17,7 +17,7 @@ pub(crate) const LEGACY: &str = "2025-11-25";
 /// The revision of the era without a handshake.
 pub(crate) const MODERN: &str = "2026-07-28";
 
-/// The name of the extension under which MGP is declared in the modern era.
+/// The name of the extension that declares MGP in the modern era.
 pub(crate) const MGP_KEY: &str = "dev.cloto/mgp";
 
 pub(crate) const LEGACY_REVISIONS: &[&str] = &["2024-11-05", "2025-03-26", "2025-06-18", LEGACY];
@@ -41,7 +41,7 @@ const QUIET: Duration = Duration::from_millis(150);
 /// The keywords of a schema that can require arguments which are not in `required`.
 const ALTERNATIVES: [&str; 4] = ["$ref", "allOf", "anyOf", "oneOf"];
 
-/// The maximum number of faults of a kind that are kept for a rule to check.
+/// The maximum number of faults of a kind to keep for a rule to check.
 const MAX_KEPT: usize = 512;
 
 /// Settings for judging a server.
@@ -82,7 +82,7 @@ pub(crate) enum Setup {
     Modern,
     /// The modern era with all of MGP.
     ModernMgp,
-    /// A connection on which the judge has sent no message yet.
+    /// A connection before the judge's first message.
     Bare,
 }
 
@@ -132,7 +132,7 @@ impl Answer {
     }
 }
 
-/// A connection on which rules are checked, or a recording in place of a connection.
+/// A connection for checking rules, or a recording in its place.
 #[derive(Debug)]
 pub(crate) struct Session {
     link: Link,
@@ -305,7 +305,6 @@ impl Session {
         self.send(json!({ "jsonrpc": "2.0", "method": method, "params": params })).await;
     }
 
-    /// Sends a message as it is.
     pub(crate) async fn send(&mut self, message: Value) {
         self.miss();
         if message.get("id").is_some() {
@@ -327,7 +326,6 @@ impl Session {
         }
     }
 
-    /// Waits for the answer to the request with this id.
     pub(crate) async fn answer_to(&mut self, id: &Value, method: &str) -> Result<Answer, Wrong> {
         let deadline = Instant::now() + self.timeout;
         let (mut stray, known) = (String::new(), self.garbage.len());
@@ -588,7 +586,6 @@ pub(crate) fn mgp_offered(request: &Value) -> Option<&Value> {
     places.iter().find_map(|place| mgp_of(request.pointer(place)?))
 }
 
-/// Returns the offer of all of MGP.
 fn mgp_offer() -> Value {
     json!({ "version": "0.3.0", "extensions": EXTENSIONS })
 }

@@ -116,7 +116,7 @@ fn effect(old: &ServerConfig, new: &ServerConfig) -> ChangeEffect {
     };
     let same_watch =
         old.health_interval == new.health_interval && old.timeouts.start == new.timeouts.start;
-    // A connection keeps the limit of messages with which it was opened.
+    // A connection keeps the limit of messages that it was opened with.
     let same_message = old.limits.max_message == new.limits.max_message;
     let same_handshake = same_offer && same_watch && same_message && old.era == new.era;
     if same_place && same_handshake { ChangeEffect::Govern } else { ChangeEffect::Restart }

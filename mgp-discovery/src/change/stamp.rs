@@ -1,11 +1,11 @@
-//! The stamp of a file: metadata by which a change of the file is noticed (MGP §15.2).
+//! The stamp of a file: metadata that reveals a change of the file (MGP §15.2).
 
 use std::fs;
 use std::path::Path;
 use std::time::SystemTime;
 
-/// The values by which a change of a file is noticed: device, inode, size, modification time, and the nanoseconds of
-/// the change time. `None` if there is no readable file.
+/// The values whose change reveals a changed file: device, inode, size, modification time, and the nanoseconds of the
+/// change time. `None` if there is no readable file.
 pub(crate) type Stamp = Option<(u64, u64, u64, Option<SystemTime>, i64)>;
 
 /// Returns the stamp of a file, which changes both when an editor writes into the file and when it replaces the file.

@@ -27,7 +27,6 @@ pub struct ConfigWatcher {
     current: Config,
     /// The state that this watcher last read. An empty state makes the next poll read the files again.
     read: Option<State>,
-    /// The stamps of the files at the last poll.
     last: Vec<Stamp>,
     /// The problems that were reported last, so that the same problem is not reported at every poll.
     reported: Vec<String>,
@@ -55,8 +54,7 @@ impl ConfigWatcher {
         let mut ticks = interval(POLL_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         // If a file was written after it was loaded, report it even if its content is the same: the caller might have
-        // loaded other content in between. `u64::MAX` is never a revision, so approvals given in between are noticed
-        // too.
+        // loaded other content in between. `u64::MAX` is never a revision, so approvals in between are also noticed.
         let read = Some((loaded.stamps.clone(), u64::MAX));
         let (last, reported) = (Vec::new(), doubts(loaded));
         let (current, revision) = (loaded.config.clone(), trust.revision());
@@ -78,7 +76,7 @@ impl ConfigWatcher {
             }
             match self.sources.load(&self.trust).await {
                 Ok(mut loaded) => {
-                    // The caller might have read the files itself in between, so an equal content can still be a change
+                    // The caller might have read the files itself in between, so the same content can still be a change
                     // for the caller.
                     let is_written = self.read.as_ref().is_some_and(|read| read.0 != state.0);
                     self.read = Some(state);

@@ -57,7 +57,6 @@ impl<'a> Address<'a> {
     }
 }
 
-/// The remedy for a URL with a user name.
 pub(super) const USER_REMEDY: &str = "take it out, and write `headers = { Authorization = \"Basic ${keyring:NAME}\" }`; the \
                            secret is the base64 of USER:PASSWORD, see `mgp secrets set --help`";
 
@@ -89,7 +88,6 @@ fn is_port(port: &str) -> bool {
     is_number && port.parse::<u16>().is_ok_and(|port| port > 0)
 }
 
-/// Returns whether a text is the URL of a proxy.
 pub(super) fn is_proxy(text: &str) -> bool {
     Address::parse(text, &["http"]).is_some()
 }
@@ -125,8 +123,8 @@ fn is_excludable(host: &str) -> bool {
         || is_name(host.strip_prefix('.').unwrap_or(host))
 }
 
-/// Returns whether a text is a URL, or can become one when its `${…}` is expanded. Other characters than those of ASCII
-/// are allowed in a path only, because they cannot be a part of a host.
+/// Returns whether a text is a URL, or can become one when its `${…}` is expanded. Characters outside of ASCII are
+/// allowed only in a path, because they cannot be part of a host.
 pub(super) fn can_be_url(text: &str) -> bool {
     if text.starts_with("${") {
         return true;
@@ -149,7 +147,7 @@ pub(super) fn is_page(text: &str) -> bool {
     page.is_some_and(|page| !page.has_user && !page.has_query())
 }
 
-/// Returns the beginning of URLs, in which `${…}` is not expanded. Reports any other text.
+/// Returns the beginning of URLs; `${…}` in it is not expanded. Reports any other text.
 pub(super) fn base_url(reader: &mut Reader<'_, '_, '_>, name: &str) -> Option<String> {
     let url = reader.text(name)?;
     if Address::parse(&url, &["https", "http"]).is_none_or(|address| address.has_query()) {

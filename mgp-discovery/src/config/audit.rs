@@ -41,7 +41,7 @@ impl Default for AuditLogConfig {
     }
 }
 
-/// The times at which the audit log is flushed to the disk.
+/// The times when the audit log is flushed to the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AuditFsync {
@@ -69,13 +69,13 @@ pub enum RecordedArguments {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AuditSinkConfig {
-    /// The path of a file to which each event is added as a line.
+    /// The path of a file; each event is appended as a line.
     File(String),
     /// A URL that gets each event in a POST request.
     Url {
-        /// The URL, in which `${…}` is not yet expanded.
+        /// The URL; `${…}` in it is not yet expanded.
         url: String,
-        /// HTTP headers, in which `${…}` is not yet expanded; their values may be secret.
+        /// HTTP headers; `${…}` in them is not yet expanded, and their values may be secret.
         headers: SinkHeaders,
     },
     /// A syslog receiver (RFC 5424): `udp://HOST:PORT`, `tcp://HOST:PORT`, or the path of a socket.

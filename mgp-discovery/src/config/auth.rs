@@ -3,16 +3,16 @@
 use super::addresses;
 use super::table_reader::Reader;
 
-/// The settings with which `mgp` logs in at a server with a URL. Its texts have the type `T`: `String` before `${…}` is
-/// expanded, [`Expanded`](crate::Expanded) after.
+/// The settings for logging in at a server with a URL. Its texts have the type `T`: `String` before `${…}` is expanded,
+/// [`Expanded`](crate::Expanded) after.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AuthConfig<T = String> {
     /// Determines whether all agents share one login at the server.
     pub login: LoginScope,
-    /// The way in which the client obtains tokens.
+    /// The way the client obtains tokens.
     pub grant: AuthGrant,
-    /// Determines whether the client proves that it possesses the key to which its token is bound (`DPoP`, RFC 9449).
+    /// Determines whether the client proves that it possesses the key that its token is bound to (`DPoP`, RFC 9449).
     pub dpop: DpopUse,
     /// Scopes that are requested in addition to those that the server names.
     pub scopes: Vec<String>,
@@ -37,7 +37,7 @@ pub enum LoginScope {
     Agent,
 }
 
-/// The ways in which the client can obtain tokens.
+/// The ways the client can obtain tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AuthGrant {
@@ -48,7 +48,7 @@ pub enum AuthGrant {
     ClientCredentials,
 }
 
-/// The policy for proofs that the client possesses the key to which its token is bound (`DPoP`, RFC 9449).
+/// The policy for proofs that the client possesses the key that its token is bound to (`DPoP`, RFC 9449).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DpopUse {

@@ -27,7 +27,7 @@ pub struct ResultLimits {
 pub struct ResultsConfig {
     /// The limits for agents and servers that have no limits of their own.
     pub limits: ResultLimits,
-    /// The time for which the omitted part of a result can still be fetched.
+    /// The time during which the omitted part of a result can still be fetched.
     pub keep: Duration,
 }
 
@@ -199,7 +199,6 @@ pub(super) fn call_limits(reader: &mut Reader<'_, '_, '_>) -> CallLimits {
     }
 }
 
-/// Reads `[servers.limits]`.
 pub(super) fn server_limits(reader: &mut Reader<'_, '_, '_>) -> ServerLimits {
     ServerLimits {
         calls: call_limits(reader),

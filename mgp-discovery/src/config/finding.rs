@@ -43,9 +43,9 @@ pub struct ConfigFinding {
     pub severity: FindingSeverity,
     /// The path of the file that the finding concerns.
     pub file: PathBuf,
-    /// The line of the file at which the finding begins, counted from 1.
+    /// The line of the file where the finding begins, counted from 1.
     pub line: usize,
-    /// The character of the line at which the finding begins, counted from 1.
+    /// The character of the line where the finding begins, counted from 1.
     pub column: usize,
     /// The server that the finding concerns, by its id or its position in the file; `None` if it concerns the whole
     /// file. An error disables this server.

@@ -21,7 +21,7 @@ pub struct HttpAccessConfig {
 pub struct TokenConfig {
     /// The issuer of the tokens.
     pub issuer: String,
-    /// The URL at which clients reach the kernel; tokens must name it as their audience.
+    /// The URL that clients use to reach the kernel; tokens must name it as their audience.
     pub resource: String,
     /// The file or URL of the issuer's keys; `None` for the URL in the issuer's metadata.
     pub keys: Option<String>,
@@ -41,7 +41,7 @@ pub struct TokenConfig {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TokenTenant {
-    /// The local tenant, to which the agents of `mgp.toml` belong.
+    /// The local tenant, which the agents of `mgp.toml` belong to.
     #[default]
     Local,
     /// All callers with access tokens belong to this tenant.

@@ -53,7 +53,7 @@ macro_rules! keys {
     };
 }
 
-/// All keys, in the order in which `docs/config.md` lists them.
+/// All keys, in the order of `docs/config.md`.
 pub const KEYS: &[ConfigKey] = keys! {
     "": {
         "servers" KeyKind::Tables, "", "The servers, one `[[servers]]` each.";
@@ -343,7 +343,7 @@ pub(super) fn key(table: &str, name: &str) -> Option<&'static ConfigKey> {
     keys_of(table).find(|key| key.name == name)
 }
 
-/// Keys that hosts use: the table in which users write them, the key, and the remedy.
+/// Keys that hosts use: the table where users write them, the key, and the remedy.
 #[rustfmt::skip]
 const HOST_KEYS: &[(&str, &str, &str)] = &[
     ("", "mcpServers", "write `[[servers]]` with `id = \"NAME\"` for each server"),

@@ -170,7 +170,6 @@ fn in_range(item: &Item, least: u64, most: u64) -> Option<u64> {
     number.filter(|number| (least..=most).contains(number))
 }
 
-/// Returns the error for an item that is not of this kind.
 fn wrong_type(item: &Item, kind: KeyKind) -> Wrong {
     let remedy = retyped(item.as_value(), kind);
     Wrong { remedy, ..Wrong::new(format!("is {}, not {}", article(item.type_name()), kind.name())) }

@@ -155,7 +155,7 @@ pub enum TargetConfig {
         headers: BTreeMap<String, String>,
         /// The transport: streamable HTTP, or the older event stream.
         transport: Transport,
-        /// The settings with which `mgp` logs in at the server.
+        /// The settings for logging in at the server.
         auth: Box<AuthConfig>,
     },
     /// A server in this process, which the embedding program provides; no file can declare it.
@@ -271,7 +271,7 @@ pub struct GovernanceConfig {
     pub trust_level: TrustLevel,
     /// The access policy for agents without an access entry.
     pub default_policy: DefaultPolicy,
-    /// The policy by which permissions of this server are approved; `None` for the kernel's policy.
+    /// The policy for approving permissions of this server; `None` for the kernel's policy.
     pub permission_policy: Option<ApprovalPolicy>,
     /// The permissions that the configuration grants to the server.
     pub permissions: Vec<Permission>,
@@ -297,7 +297,7 @@ pub struct GovernanceConfig {
     pub roots: bool,
     /// If set, calls carry `_meta.traceparent` even to a server that does not speak MGP.
     pub traceparent: bool,
-    /// Additional words by which a search finds the server's tools.
+    /// Additional words that help searches find the server's tools.
     pub tags: Vec<String>,
 }
 
@@ -330,7 +330,7 @@ impl Default for GovernanceConfig {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RestartConfig {
-    /// Determines after which kinds of exit the server is restarted.
+    /// The kinds of exit after which the server is restarted.
     pub policy: RestartPolicy,
     /// The maximum number of restarts within `window`.
     pub max: u32,
@@ -415,7 +415,7 @@ pub struct KernelConfig {
     pub proxy: ProxyConfig,
     /// Hosts, domains and networks that are reached without the proxy.
     pub no_proxy: Vec<String>,
-    /// The policy by which requested permissions are approved.
+    /// The policy for approving requested permissions.
     pub permission_policy: ApprovalPolicy,
     /// The permissions that need an operator even if the policy is `auto_approve`.
     pub auto_approve_except: Vec<Permission>,
@@ -429,22 +429,22 @@ pub struct KernelConfig {
     pub direct_tokens: u64,
     /// If set, agents see names of tools in a portable form, which the APIs of all model providers accept.
     pub portable_names: bool,
-    /// The limits on how much of a result reaches a model, and the time for which the rest can be fetched.
+    /// The limits on how much of a result reaches a model, and how long the rest can be fetched.
     pub results: ResultsConfig,
     /// The settings for data that moves from server to server by reference. Changes take effect at the next start of
     /// the kernel.
     pub references: ReferencesConfig,
     /// The budget of tokens for tool definitions.
     pub tool_context_budget: ToolBudgetConfig,
-    /// The address at which the kernel serves its metrics; `None` if it does not serve them.
+    /// The address of the kernel's metrics; `None` if it does not serve them.
     pub metrics: Option<String>,
     /// The settings of the audit log.
     pub audit: AuditLogConfig,
-    /// The URLs to which events are sent, by name.
+    /// The URLs that receive events, by name.
     pub webhooks: BTreeMap<String, WebhookConfig>,
     /// The places where a person is notified that decisions wait, by name.
     pub notify: BTreeMap<String, NotifyConfig>,
-    /// The address of the console, with which links in notifications begin.
+    /// The address of the console, for links in notifications.
     pub console_url: Option<String>,
     /// TLS, access tokens and connections of `mgp serve --http`. Changes take effect at the next start of the kernel.
     pub http: HttpAccessConfig,

@@ -1,7 +1,7 @@
 //! Finds the known word that is most similar to a misspelt one (MGP §15.2).
 
-/// The maximum length of a compared word. A longer word is hardly a misspelt key, and the cost of a comparison grows
-/// with the square of the length.
+/// The maximum length of a compared word. A longer word is probably not a misspelt key, and the cost of a comparison
+/// grows with the square of the length.
 const MAX_BYTES: usize = 64;
 
 /// Returns the known word that was most likely meant; `None` if no word is similar enough.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::addresses;
 use super::table_reader::Reader;
 
-/// The maximum number of places in the configuration to which notifications are sent.
+/// The maximum number of configured places for notifications.
 pub(super) const MAX_PLACES: usize = 16;
 
 /// The time that a decision waits before a notification is sent, if the configuration sets none.
@@ -19,13 +19,13 @@ const DAY: u16 = 24 * 60;
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NotifyConfig {
-    /// The channel by which the person is notified.
+    /// The channel of the notifications.
     pub way: NotifyWay,
     /// The secret for the channel: an access token, a signature key or a password; `${…}` in it is not yet expanded.
     pub secret: Option<String>,
     /// The time that a decision waits before a notification is sent.
     pub after: Duration,
-    /// The hours in which no notifications are sent.
+    /// The hours without notifications.
     pub quiet: Option<QuietHours>,
     /// If set, the URL of the channel may be an address of this machine.
     pub allow_loopback: bool,
@@ -34,7 +34,7 @@ pub struct NotifyConfig {
 // Omits the secret.
 mgp_types::opaque_debug!(NotifyConfig { way, after, quiet, allow_loopback });
 
-/// The channel by which a person is notified.
+/// A channel for notifying a person.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NotifyWay {
@@ -52,9 +52,9 @@ pub enum NotifyWay {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EmailConfig {
-    /// The address to which the e-mail is sent.
+    /// The recipient's e-mail address.
     pub to: String,
-    /// The address from which the e-mail is sent.
+    /// The sender's e-mail address.
     pub from: String,
     /// The mail server: `smtps://HOST[:PORT]` or `smtp://HOST[:PORT]`.
     pub server: String,
@@ -107,8 +107,8 @@ impl QuietHours {
     }
 }
 
-/// Reads the address of the console, with which links in notifications begin. An address with a query or a user name,
-/// which could contain a secret, is refused. A link only appends the id of an item to the address.
+/// Reads the address of the console, for links in notifications. Refuses an address with a query or a user name, which
+/// could contain a secret. A link only appends the id of an item to the address.
 pub(super) fn console_url(kernel: &mut Reader<'_, '_, '_>) -> Option<String> {
     let url = kernel.text("console_url")?;
     if addresses::is_page(&url) {

@@ -1,7 +1,7 @@
 //! Reads the text of `mgp.toml` into a configuration (MGP §15.2).
 //!
 //! An error in the entry of a server disables that server. An error anywhere else disables the whole file, so that a
-//! typing error cannot weaken a rule.
+//! typo cannot weaken a rule.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -294,7 +294,7 @@ fn target(reader: &mut Reader<'_, '_, '_>) -> Option<TargetConfig> {
     }
 }
 
-/// Reports values with which no program starts, and those that a shell would expand.
+/// Reports values that prevent the start of a program, and those that a shell would expand.
 fn check_program(
     reader: &mut Reader<'_, '_, '_>,
     command: &str,

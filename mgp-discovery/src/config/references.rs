@@ -10,7 +10,7 @@ use super::table_reader::Reader;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReferencesConfig {
-    /// The address from which servers fetch the data; `None` disables references.
+    /// The address that servers fetch the data from; `None` disables references.
     pub listen: Option<SocketAddr>,
     /// The beginning of the URLs that servers get for the data; `None` if it is the address in `listen`.
     pub url: Option<String>,

@@ -18,7 +18,7 @@ pub struct RetryCallsConfig {
     pub budget_percent: u32,
     /// The number of failures in a row that open the circuit breaker; `0` disables it.
     pub circuit_failures: u32,
-    /// The time for which the circuit breaker stays open; while it is open, the server is not called.
+    /// The time that the circuit breaker stays open; meanwhile the server is not called.
     pub circuit_open: Duration,
     /// If set, the `fallback_tool` that an error names is called after the last attempt.
     pub fallback: bool,

@@ -16,7 +16,7 @@ pub(super) struct Reader<'r, 'f, 't> {
     pub(super) report: &'r mut Report<'f>,
     table: &'t dyn TableLike,
     path: &'static str,
-    /// The path in messages, in which the name of an entry replaces the `*` of `path`.
+    /// The path in messages; the name of an entry replaces the `*` of `path`.
     shown_path: Cow<'static, str>,
 }
 
@@ -254,7 +254,8 @@ impl<'r, 'f, 't> Reader<'r, 'f, 't> {
     }
 }
 
-/// Returns whether a word of a list of permissions is a wildcard, e.g. `filesystem.*`, for some of the known words.
+/// Returns whether a word in a list of permissions is a wildcard that matches some of the known words, e.g.
+/// `filesystem.*`.
 fn is_wildcard(name: &str, text: &str, words: &[&str]) -> bool {
     let Some(begin) = text.strip_suffix('*') else { return false };
     let is_possible = match name {
@@ -265,7 +266,7 @@ fn is_wildcard(name: &str, text: &str, words: &[&str]) -> bool {
     is_possible && words.iter().any(|word| word.starts_with(begin))
 }
 
-/// Returns the position at which a key is written.
+/// Returns the position of a key.
 fn at(table: &dyn TableLike, name: &str, item: &Item) -> usize {
     let key = table.get_key_value(name).and_then(|(key, _)| key.span());
     key.or_else(|| item.span()).map_or(0, |span| span.start)

@@ -9,11 +9,11 @@ use super::table_reader::Reader;
 /// The maximum number of webhooks in a configuration.
 pub(super) const MAX_WEBHOOKS: usize = 16;
 
-/// A URL to which the kernel sends events.
+/// A URL that receives events of the kernel.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct WebhookConfig {
-    /// The URL to which events are sent.
+    /// The URL that receives the events.
     pub url: String,
     /// The channels whose events are sent, or patterns such as `tool.*`.
     pub channels: Vec<String>,

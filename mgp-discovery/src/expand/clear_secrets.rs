@@ -135,10 +135,11 @@ fn without_secret(arg: &str) -> String {
     format!("{flag}{}", if shown == value { "…" } else { &shown })
 }
 
-/// The name under which [`in_url`] returns the password of a URL.
+/// The name of a URL's password in the values that [`in_url`] returns.
 const PASSWORD: &str = "password";
 
-/// Returns the reason why a part of a URL is considered a secret; a password in clear text always is, however short.
+/// Returns the reason why a part of a URL is considered a secret; a password in clear text is always considered one,
+/// however short.
 fn secret_part(name: &str, part: &str) -> Option<&'static str> {
     let is_literal = Template::parse(part).is_ok_and(|template| template.is_literal());
     let is_password = name == PASSWORD && is_literal && !part.is_empty();
@@ -155,9 +156,9 @@ pub(super) fn clear_parts<'a>(name: &str, value: &'a str) -> Vec<&'a str> {
     secret.map(|(_, part)| part).collect()
 }
 
-/// Returns a name and a value for each argument. For `--key=x` these are `--key` and `x`. The value of an argument that
-/// is not a flag is the argument itself, and its name is the flag before it, unless that flag contains `=`. A flag
-/// without `=` gets two empty texts. For `-e NAME=x`, which passes a variable to a container, they are `NAME` and `x`.
+/// Returns a name and a value for each argument: `--key` and `x` for `--key=x`, and `NAME` and `x` for `-e NAME=x`,
+/// which passes a variable to a container. The name of an argument that is not a flag is the flag before it, unless
+/// that flag contains `=`; its value is the argument itself. A flag without `=` gets two empty texts.
 pub(super) fn named(args: &[String]) -> impl Iterator<Item = (&str, &str)> {
     let flag = |arg: &&String| arg.starts_with('-');
     let is_open = move |arg: &&String| flag(arg) && !arg.contains('=');
@@ -221,7 +222,6 @@ const ENDS: &[&str] = &["apikey", "passwd", "password", "secret", "token"];
 const HARMLESS: &[&str] =
     &["dir", "endpoint", "file", "id", "name", "path", "public", "type", "url"];
 
-/// Returns whether a name suggests that its value is a secret.
 fn names_secret(name: &str) -> bool {
     let words = words(name);
     let any = |list: &[&str]| words.iter().any(|word| list.contains(&word.as_str()));

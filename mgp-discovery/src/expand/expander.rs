@@ -91,7 +91,7 @@ pub enum ExpandedTarget {
         headers: BTreeMap<String, Expanded>,
         /// The transport: streamable HTTP, or the older event stream.
         transport: Transport,
-        /// The settings with which `mgp` logs in at the server.
+        /// The settings for logging in at the server.
         auth: Box<AuthConfig<Expanded>>,
     },
     /// A server inside this process.
@@ -335,7 +335,7 @@ impl Expander {
             .ok_or_else(|| format!("there is no secret `{name}`; run `mgp secrets set {name}`"))
     }
 
-    /// Returns the folder in which the user's commands and servers run: the home folder, or the root if there is none.
+    /// Returns the working folder of the user's commands and servers: the home folder, or the root if there is none.
     ///
     /// It is never the working directory of this process: hosts start this process in the open project, and
     /// interpreters and package runners load code from their working directory.
@@ -388,7 +388,7 @@ impl Expander {
         }
         let text =
             String::from_utf8(bytes).map_err(|_| format!("the file `{path}` is not UTF-8 text"))?;
-        // Remove the byte order mark with which editors on Windows begin files.
+        // Remove the byte order mark, which editors on Windows write at the beginning of files.
         Ok(without_end(text.strip_prefix('\u{feff}').unwrap_or(&text)).to_owned())
     }
 }
@@ -465,7 +465,7 @@ impl Filling<'_> {
             .and_then(|template| self.expander.expand(&template, self.server.origin, self.folder));
         match filled {
             Ok(mut filled) => {
-                // Hide secrets in clear text too. They contain no `${…}`, but the file may have `$$` for a dollar sign
+                // Also hide secrets in clear text. They contain no `${…}`, but the file may have `$$` for a dollar sign
                 // in them.
                 let secrets = parts.iter().flat_map(|(name, part)| clear_parts(name, part));
                 secrets.for_each(|secret| filled.hide(&secret.replace("$$", "$")));

@@ -79,7 +79,7 @@ impl SecretFile {
         Ok(self.read()?.secrets.into_keys().collect())
     }
 
-    /// Stores a secret, and replaces an earlier one of that name.
+    /// Stores a secret, and replaces an earlier one with the same name.
     ///
     /// # Errors
     /// [`SecretFileError`] if the file cannot be written, or the name or the value cannot be stored.
@@ -105,7 +105,7 @@ impl SecretFile {
         })
     }
 
-    /// Removes a secret; returns `false` if there is no secret of that name.
+    /// Removes a secret; returns `false` if there is no secret with that name.
     ///
     /// # Errors
     /// [`SecretFileError`] if the file cannot be written.

@@ -17,7 +17,6 @@ use std::ops::Range;
 #[derive(Clone, PartialEq, Eq)]
 pub struct Expanded {
     text: String,
-    /// The ranges of the secrets in the text.
     secrets: Vec<Range<usize>>,
 }
 

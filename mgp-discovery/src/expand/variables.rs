@@ -37,7 +37,7 @@ pub fn named_variables(config: &Config) -> BTreeMap<String, bool> {
     names.into_iter().map(with_state).collect()
 }
 
-/// Returns the texts of a target in which `${…}` is expanded.
+/// Returns the texts of a target whose `${…}` are expanded.
 fn texts(target: &TargetConfig) -> Vec<&String> {
     match target {
         TargetConfig::Program { command, args, cwd, env } => {

@@ -31,7 +31,7 @@ pub struct Bundle {
     settings: Map<String, Value>,
 }
 
-/// The word by which manifests name this operating system.
+/// The word for this operating system in manifests.
 const PLATFORM: &str = if cfg!(windows) {
     "win32"
 } else if cfg!(target_os = "macos") {

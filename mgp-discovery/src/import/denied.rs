@@ -34,8 +34,8 @@ enum Denied<'a> {
 
 impl Import {
     /// Withholds the tools that rules in settings of the host deny: of all servers, or only of those that `project`
-    /// declares. A server stays in its host if a rule denies all of its tools, or some that only the host can find, or
-    /// if the settings keep the host from starting the server.
+    /// declares. A server stays in its host if the settings keep the host from starting it, or if a rule denies all of
+    /// its tools or tools that only the host can list.
     pub fn withhold(&mut self, project: Option<&str>, settings: &str) {
         if let Ok(settings) = parse_json(settings) {
             if matches!(self.host, Host::GeminiCli | Host::QwenCode) {
@@ -160,7 +160,6 @@ fn limit(
     if is_empty { Err("its host denies all of its tools".to_owned()) } else { Ok(limit) }
 }
 
-/// Returns the rules in a host's settings.
 fn rules(host: Host, settings: &Value) -> Vec<Rule> {
     let listed = |member: &'static str, list: &Value| {
         let patterns = list.as_array().into_iter().flatten().filter_map(Value::as_str);
@@ -198,9 +197,9 @@ fn rules(host: Host, settings: &Value) -> Vec<Rule> {
     }
 }
 
-/// Returns the rules of a policy file of Gemini CLI that deny tools of servers. A rule for all tools also holds for
-/// those of mgp, so it stays in force in the host, unless it depends on `toolAnnotations`, because mgp's tools have
-/// others. A rule for a name without a server is about a tool of the host.
+/// Returns the rules of a policy file of Gemini CLI that deny tools of servers. A rule for all tools also applies to
+/// mgp's tools, so it stays in force in the host. The exception is a rule on `toolAnnotations`, because mgp's tools
+/// have different annotations. A rule for a name without a server is about a tool of the host.
 fn policy_rules(policy: &Value) -> Vec<Rule> {
     let texts = |value: &Value| match value {
         Value::Array(list) => list.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
@@ -236,8 +235,8 @@ fn policy_rules(policy: &Value) -> Vec<Rule> {
     rules
 }
 
-/// Returns the pattern of a policy's `toolName` that is about tools of servers, and whether it is the name of a tool of
-/// each server.
+/// Returns the pattern of a policy's `toolName` if it is about tools of servers, and whether it names a tool of each
+/// server.
 fn full_pattern(tool: &str) -> Option<(String, bool)> {
     if matches!(tool, "*" | "mcp_*") {
         return Some(("*".to_owned(), true));

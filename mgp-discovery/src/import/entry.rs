@@ -135,7 +135,7 @@ pub(super) fn common(host: Host, value: &Value) -> Value {
             }
         }
         // Gemini CLI uses streamable HTTP also for a `url` without a `type`; an older server is found by its answer.
-        // Programs that were made from it have files of the same form.
+        // Programs that are based on it have files of the same form.
         Host::GeminiCli | Host::QwenCode | Host::Generic if members.contains_key("httpUrl") => {
             rename(members, "httpUrl", "url");
         }
@@ -229,7 +229,7 @@ fn rename(members: &mut Map<String, Value>, from: &str, to: &str) {
     }
 }
 
-/// Gives the time limits of an entry the names and units under which [`of_codex`] reads them.
+/// Gives the time limits of an entry the names and units that [`of_codex`] expects.
 fn rename_time_limits(host: Host, members: &mut Map<String, Value>) {
     let is_ignored = |time: f64| host == Host::ClaudeCode && time < 1000.0;
     match host {
@@ -381,7 +381,8 @@ fn variable(name: &str, wrong: &str) -> Result<String, String> {
     if name_of(name) == name { Ok(format!("${{{name}}}")) } else { Err(wrong.into()) }
 }
 
-/// Reads a member that only Codex has, or a time limit that got such a name; returns `false` for any other member.
+/// Reads a member that only Codex has, or a time limit that was renamed to such a member; returns `false` for any other
+/// member.
 fn of_codex(entry: &mut Entry, name: &str, value: &Value) -> Result<bool, String> {
     match name {
         "startup_timeout_sec" => entry.start_timeout = Some(time(name, value, 1.0)?),
@@ -413,7 +414,7 @@ fn of_codex(entry: &mut Entry, name: &str, value: &Value) -> Result<bool, String
     Ok(true)
 }
 
-/// Returns notes about the variables that the server inherits, and about the tools to which it is limited.
+/// Returns notes about the variables that the server inherits, and about the tools that it is limited to.
 fn notes_about(entry: &Entry) -> Vec<String> {
     let mut notes = Vec::new();
     if !entry.pass_env.is_empty() {
@@ -424,10 +425,10 @@ fn notes_about(entry: &Entry) -> Vec<String> {
     notes
 }
 
-/// The beginning of the note about the tools to which a server is limited.
+/// The beginning of the note about the tools that a server is limited to.
 const GRANTED: &str = "its tools are granted as there: ";
 
-/// Replaces the note about the tools to which a server is limited.
+/// Replaces the note about the tools that a server is limited to.
 pub(super) fn renew_tools_note(entry: &Entry, notes: &mut Vec<String>) {
     notes.retain(|note| !note.starts_with(GRANTED));
     if entry.tools.is_all() {
@@ -500,7 +501,7 @@ fn text<'a>(name: &str, value: &'a Value) -> Result<&'a str, String> {
     value.as_str().ok_or_else(|| format!("`{name}` has something that is not a text"))
 }
 
-/// Returns a note for each variable with the value `null`, by which an editor removes a variable.
+/// Returns a note for each variable with the value `null`, which makes an editor remove the variable.
 fn removed(env: &Value) -> impl Iterator<Item = String> {
     let members = env.as_object().into_iter().flatten().filter(|(_, value)| value.is_null());
     members.map(|(name, _)| {

@@ -109,7 +109,7 @@ impl Host {
         }
     }
 
-    /// Returns the key below which the host's file lists the servers.
+    /// Returns the key of the servers in the host's file.
     #[must_use]
     pub fn servers_key(self) -> &'static str {
         match self {
@@ -216,7 +216,7 @@ pub fn read(host: Host, file: &Path, text: &str) -> Result<Import, DiscoveryErro
     read_with(host, host.dialect(), file, text, None)
 }
 
-/// Reads the text of a host's file that is the user's own, like [`read`]. A value for which the host asks its user is
+/// Reads the text of a host's file that is the user's own, like [`read`]. A value that the host asks its user for is
 /// replaced by a reference to the stored secret of that name, if `secrets` contains the name.
 ///
 /// # Errors

@@ -74,13 +74,13 @@ pub struct Answer(pub(super) String);
 mgp_types::opaque_debug!(Answer);
 
 impl Answer {
-    /// Creates an answer from a text in which `${…}` has no special meaning.
+    /// Creates an answer from a text; `${…}` in it has no special meaning.
     #[must_use]
     pub fn text(text: &str) -> Self {
         Self(escaped(text))
     }
 
-    /// Creates an answer from a text in which `${…}` is expanded; such a text must come from the user.
+    /// Creates an answer from a text whose `${…}` are expanded; such a text must come from the user.
     #[must_use]
     pub fn template(text: &str) -> Self {
         Self(text.to_owned())
@@ -179,8 +179,8 @@ impl PublishedServer {
     }
 
     /// Returns whether the package that is started has an exact version. A range or a tag is not exact, because it
-    /// could later mean another version, nor is a name that can be an address, a container image without a digest, or a
-    /// package with arguments of `npx`, `uvx` or `docker` that can add packages or name another image.
+    /// could later mean another version. Also not exact are a name that can be an address, a container image without a
+    /// digest, and a package with arguments of `npx`, `uvx` or `docker` that can add packages or name another image.
     #[must_use]
     pub fn is_exact(&self) -> bool {
         let mut reading = Reading::new(&NO_ANSWERS);
@@ -237,7 +237,7 @@ pub(super) fn read(value: Value, import: &mut Import) -> Result<(), String> {
 
 pub(super) static NO_ANSWERS: Answers = BTreeMap::new();
 
-/// The words by which the names of files indicate an operating system; [`PROCESSORS`] has those for processors.
+/// The words in file names that indicate an operating system; [`PROCESSORS`] has those for processors.
 const SYSTEMS: &[(&str, &[&str])] = &[
     ("linux", &["linux"]),
     ("macos", &["darwin", "macos", "mac", "osx"]),
@@ -247,7 +247,7 @@ const PROCESSORS: &[(&str, &[&str])] =
     &[("x86_64", &["x64", "x86_64", "amd64"]), ("aarch64", &["arm64", "aarch64"])];
 
 /// Returns whether the name of a file allows this system and processor: for each of the two, the name contains a
-/// matching word, or no word for another one.
+/// matching word, or no word for a different system or processor.
 fn is_for_here(url: &str) -> bool {
     let name = url.rsplit('/').next().unwrap_or_default().to_ascii_lowercase();
     let is_named = |words: &[&str]| {
@@ -322,7 +322,7 @@ fn is_archive(text: &str) -> bool {
 }
 
 /// Returns whether `npm` reads a text as one version, and not as a tag, a range of versions or a file. Texts that are
-/// no full version, e.g. `1.0.0_x`, can be tags.
+/// not a full version, e.g. `1.0.0_x`, can be tags.
 fn is_npm_version(text: &str) -> bool {
     let (rest, build) = text.split_once('+').unwrap_or((text, "0"));
     let (numbers, before) = rest.split_once('-').unwrap_or((rest, "0"));
@@ -403,7 +403,7 @@ impl<'a> Reading<'a> {
             && list(package, "runtimeArguments").all(is_safe);
         let name = escaped(name);
         let version = text(package, "version").filter(|version| !version.is_empty()).map(escaped);
-        // Some publishers write the version in the name too, e.g. `weather@1.0.0` or `weather==1.0.0`. An `@` at the
+        // Some publishers also write the version in the name, e.g. `weather@1.0.0` or `weather==1.0.0`. An `@` at the
         // beginning belongs to a scope, e.g. in `@acme/weather-1.0.0`.
         let is_versioned = name.rfind(['@', '=']).is_some_and(|at| at > 0);
         let with = |mark: &str| match &version {

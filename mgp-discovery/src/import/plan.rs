@@ -378,7 +378,7 @@ const NO_ID: &str = "its name has no letter of a to z and no digit, which an id 
 /// The maximum number of ids that are tried for a server. If all are taken, the server is not imported.
 const MAX_NAMESAKES: usize = 50;
 
-/// Returns the ids for a server, in the order in which they are tried.
+/// Returns the ids for a server, in the order they are tried.
 fn candidates(id: &str, host: Host) -> impl Iterator<Item = String> {
     let host = host.name();
     let named = move |end: String| {

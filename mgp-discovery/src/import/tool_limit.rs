@@ -80,7 +80,6 @@ impl fmt::Display for ToolLimit {
     }
 }
 
-/// The lists of tools in the entry of a server.
 #[derive(Default)]
 pub(super) struct ToolLists {
     only: Option<BTreeSet<String>>,

@@ -41,7 +41,6 @@ pub(super) struct Meaning<'a> {
 /// The findings about an entry that is converted.
 #[derive(Debug, Default)]
 pub(super) struct Findings {
-    /// Notes for the user.
     pub(super) notes: Vec<String>,
     /// The reason why the server would not work outside of its host, if there is one.
     pub(super) refusal: Option<String>,
@@ -68,7 +67,7 @@ fn is_same_folder(one: &Path, other: &Path) -> bool {
             .is_ok_and(|one| dunce::canonicalize(other).is_ok_and(|other| one == other))
 }
 
-/// Returns the defaults of an editor's inputs, i.e. of the values for which it asks the user. The defaults of secret
+/// Returns the defaults of an editor's inputs, i.e. of the values that it asks the user for. The defaults of secret
 /// inputs are left out.
 pub(super) fn proposed(inputs: &Value) -> BTreeMap<&str, &str> {
     let inputs = inputs.as_array().into_iter().flatten();
@@ -146,7 +145,7 @@ fn nested(text: &str, meaning: &Meaning<'_>, findings: &mut Findings, depth: usi
     out + &escaped(rest)
 }
 
-/// Returns a text in which each variable `$NAME` is written as `${NAME}`.
+/// Returns a text with each variable `$NAME` written as `${NAME}`.
 pub(super) fn braced(text: &str) -> String {
     let mut parts = text.split('$');
     let mut out = parts.next().unwrap_or_default().to_owned();
@@ -246,7 +245,7 @@ fn folder_of_project(
     }
 }
 
-/// Converts an input, i.e. a value for which the editor asks the user.
+/// Converts an input, i.e. a value that the editor asks the user for.
 ///
 /// An input without a default is replaced by the stored secret of its name. Without such a secret the server is
 /// refused, because nothing here asks for the value.

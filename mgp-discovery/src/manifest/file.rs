@@ -45,8 +45,8 @@ pub enum ManifestError {
 /// Reads the manifest in a file.
 ///
 /// # Errors
-/// [`ManifestError`] if the file cannot be read, is not a manifest, or has a tool without a name or two tools of one
-/// name.
+/// [`ManifestError`] if the file cannot be read, is not a manifest, or has a tool without a name, or two tools with the
+/// same name.
 ///
 /// ```
 /// let path = std::env::temp_dir().join(format!("manifest-{}.json", std::process::id()));

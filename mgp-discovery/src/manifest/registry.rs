@@ -22,7 +22,7 @@ pub struct RegistryServer {
     pub title: Option<String>,
     /// A description of the server.
     pub description: String,
-    /// Words by which the server is found.
+    /// Words that help searches find the server.
     pub keywords: Vec<String>,
     /// The URL of a page about the server.
     pub url: Option<String>,
@@ -67,7 +67,7 @@ struct Repository {
 }
 
 /// Reads a registry file: a list of `server.json` entries, or a registry's response, which is an object with the member
-/// `servers`. Skips entries in another form, and servers that the registry marks as deprecated or deleted.
+/// `servers`. Skips entries in any other form, and servers that the registry marks as deprecated or deleted.
 ///
 /// # Errors
 /// [`ManifestError`] if the file cannot be read or has neither form.

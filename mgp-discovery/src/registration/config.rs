@@ -18,7 +18,7 @@ pub struct RegistrationConfig {
     pub max_pending: usize,
     /// The maximum number of registrations per principal that wait for approval. Default: 4.
     pub max_pending_each: usize,
-    /// The time after which a waiting registration expires, and after which a rejection is forgotten. Default: one day.
+    /// The lifetime of a waiting registration, and of a rejection. Default: one day.
     pub ttl: Duration,
     /// The maximum number of calls per principal and minute, counting `register` and `deregister` together. Default:
     /// 20.
@@ -34,7 +34,7 @@ pub struct RegistrationConfig {
     pub reply_timeout: Duration,
     /// The time that running calls have to finish after their server is deregistered. Default: 30 s.
     pub drain_timeout: Duration,
-    /// The absolute folder to which relative paths refer. Default: the user's home.
+    /// The absolute folder that relative paths refer to. Default: the user's home.
     pub folder: PathBuf,
     /// The folders in which programs are searched for. Default: the absolute folders in the process's `PATH`.
     pub path: Vec<PathBuf>,

@@ -68,7 +68,7 @@ impl RegistrationState {
     }
 
     /// Removes a registration whose server was never started, or begins to drain and remove its server. Returns the
-    /// progress of the removal; `None` if the registration is removed already.
+    /// progress of the removal; `None` if the registration is already removed.
     pub(super) async fn begin_removal(
         self: &Arc<Self>,
         turn: Turn,

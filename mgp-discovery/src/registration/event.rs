@@ -12,7 +12,6 @@ const LOCAL: &str = "local";
 /// The maximum length of a text in the details of an audit event, in bytes.
 const MAX_TEXT_BYTES: usize = 1024;
 
-/// An audit event under construction.
 pub(super) struct Event(AuditEvent);
 
 impl Event {
@@ -36,7 +35,7 @@ impl Event {
             .detail("capabilities", &wanted.collect::<Vec<_>>())
     }
 
-    /// Creates the event of a registration that expired without a decision, or whose server did not start.
+    /// Creates the event for a registration that expired without a decision, or for one whose server did not start.
     pub(super) fn ended(record: &Record, result: AuditResult, cause: &str) -> Self {
         Self::own("server_registered", Actor::kernel(), record.program.server(), result)
             .program(&record.program)

@@ -1,4 +1,4 @@
-//! The entry in a registry of published servers (a URL or file) from which a registration comes, as it is stored and
+//! The entry in a registry of published servers (a URL or file) that a registration comes from, as it is stored and
 //! shown (MGP §15.4).
 
 use std::collections::BTreeMap;
@@ -6,7 +6,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The entry in a registry of published servers from which a registration comes, as it is shown for approval.
+/// The entry in a registry of published servers that a registration comes from, as it is shown for approval.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct RegistryOrigin {

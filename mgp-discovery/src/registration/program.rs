@@ -156,7 +156,7 @@ pub(super) fn find(
 }
 
 /// Returns the interpreter that a shim starts by default, and any other program unchanged. The shim itself would choose
-/// an interpreter at each start, also by a file in `cwd`.
+/// an interpreter at each start, possibly from a file in `cwd`.
 fn without_shim(command: PathBuf, notes: &mut Vec<String>) -> PathBuf {
     let Some(shim) = VersionShim::at(&command) else { return command };
     if let Some(program) = shim.default_program() {
@@ -207,7 +207,6 @@ fn is_bun(proposal: &Proposal) -> bool {
     [&proposal.command, &proposal.real].iter().any(|program| name_of(Path::new(program)) == "bun")
 }
 
-/// Returns whether the first argument of an interpreter is its script.
 fn is_script(first: Option<&String>, cwd: &Path) -> bool {
     first.is_some_and(|first| !first.starts_with('-') && cwd.join(first).is_file())
 }
@@ -239,7 +238,7 @@ pub(super) fn compare_files(proposal: &Proposal) -> Result<FileCheck, String> {
     if now == *proposal { Ok(FileCheck::Same) } else { Ok(FileCheck::Changed(Box::new(now))) }
 }
 
-/// Returns the file name under which the script of a request is stored.
+/// Returns the file name of a request's stored script.
 pub(super) fn source_name(proposal: &Proposal) -> String {
     let name = name_of(Path::new(&proposal.command));
     let ending =

@@ -35,7 +35,7 @@ pub(super) struct Record {
     /// The justification, in the principal's words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) justification: Option<String>,
-    /// The time at which the registration was requested.
+    /// The time when the registration was requested.
     pub(super) asked_at: Timestamp,
     /// `true` if an operator approved earlier files of this registration, so that its server might be running: a
     /// removal must then also drain the server.
@@ -136,7 +136,6 @@ impl Record {
         matches!(self.stage, Stage::Approved { .. })
     }
 
-    /// Returns the permissions that an operator granted with the approval.
     pub(super) fn granted(&self) -> &[Permission] {
         match &self.stage {
             Stage::Approved { granted, .. } => granted,

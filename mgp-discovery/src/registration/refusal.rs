@@ -51,7 +51,7 @@ pub enum RegistrationError {
     #[error("no server `{0}` is registered; `{list}` lists the servers", list = DiscoveryList::METHOD)]
     Unknown(ServerId),
     /// The waiting registration was changed since its review, or no registration waits.
-    #[error("the registration of `{0}` that waits for approval is another one; review it again")]
+    #[error("the registration of `{0}` was changed or no longer waits; review it again")]
     NotWaiting(ServerId),
     /// The params are not valid.
     #[error("{0}")]

@@ -104,8 +104,8 @@ impl Registrations {
         state.started(server, live).await
     }
 
-    /// Rejects a waiting registration, if it has not changed since its review. Until the rejection expires, an equal
-    /// request is refused, even if its principal deregisters or replaces the registration.
+    /// Rejects a waiting registration, if it has not changed since its review. Until the rejection expires, an
+    /// identical request is refused, even if its principal deregisters or replaces the registration.
     ///
     /// # Errors
     /// The errors of [`approve`](Self::approve).
@@ -231,8 +231,8 @@ impl RegistrationState {
         })
     }
 
-    /// If the params name an entry of a registry, returns params with the program that the entry describes, and the
-    /// origin of the entry. Returns other params unchanged.
+    /// If the params name an entry of a registry, returns params with the entry's program, and the origin of the entry.
+    /// Returns other params unchanged.
     async fn find_published(
         &self,
         params: RegisterParams,

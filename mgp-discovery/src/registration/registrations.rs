@@ -135,7 +135,7 @@ pub(super) type Turn = tokio::sync::OwnedMutexGuard<()>;
 /// The registrations by server id.
 pub(super) type Records = BTreeMap<String, StoredRegistration>;
 
-/// A registration, with the revision of the store at which it was written.
+/// A registration, with the store's revision of its last write.
 #[derive(Clone)]
 pub(super) struct StoredRegistration {
     pub(super) record: Arc<Record>,
@@ -528,7 +528,7 @@ impl RegistrationState {
         }
     }
 
-    /// Returns the time at which a new waiting registration expires.
+    /// Returns the time when a new waiting registration expires.
     pub(super) fn until(&self) -> Timestamp {
         let longest = Duration::from_hours(24 * 365);
         (SystemTime::now() + self.config.ttl.min(longest)).into()

@@ -37,8 +37,8 @@ pub struct PendingRegistration {
     pub files: Vec<(PathBuf, String)>,
     /// The text of the script, if the request contained one.
     pub source: Option<String>,
-    /// The registry entry from which the program was taken, if the agent requested a published server; `None` if the
-    /// agent named the program itself.
+    /// The registry entry of the program, if the agent requested a published server; `None` if the agent named the
+    /// program itself.
     pub published: Option<RegistryOrigin>,
     /// The trust level of the server.
     pub trust: TrustLevel,
@@ -57,9 +57,9 @@ pub struct PendingRegistration {
     pub notes: Vec<String>,
     /// `true` if an operator approved this registration before, and its files have changed since.
     pub changed: bool,
-    /// The time at which the registration was requested.
+    /// The time when the registration was requested.
     pub since: Timestamp,
-    /// The time at which the request expires; `None` if it waits until an operator decides.
+    /// The time when the request expires; `None` if it waits until an operator decides.
     pub until: Option<Timestamp>,
 }
 

@@ -1,4 +1,4 @@
-//! The interface by which registrations start and stop servers (MGP §15.4, §15.5).
+//! The interface for starting and stopping registered servers (MGP §15.4, §15.5).
 
 use std::sync::Weak;
 use std::time::Duration;

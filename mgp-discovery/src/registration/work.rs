@@ -41,7 +41,6 @@ pub(super) enum Progress {
     Starting,
     /// The server runs, or is known and starts with its first call.
     Running,
-    /// The start of the server failed with this error.
     Failed(RpcError),
     /// The server is suspended, because the configuration has a server with the same id.
     Suspended,
@@ -221,7 +220,6 @@ impl RegistrationState {
         Some(async move { drop(live.wait_for(Progress::is_over).await) })
     }
 
-    /// Returns whether a server is suspended.
     fn is_suspended(&self, server: &ServerId) -> bool {
         let work = self.work.lock();
         work.get(server).is_some_and(|work| matches!(*work.live.borrow(), Progress::Suspended))

@@ -12,7 +12,7 @@ use crate::error::DiscoveryError;
 const BROKEN_LINK: &str = "it is a link to a file that does not exist";
 
 /// Returns the text of a file; `None` if it does not exist. A link to a file that does not exist is an error: the
-/// folder to which it leads may not be mounted, and without the file, the operator's rules would not apply.
+/// target folder may not be mounted, and without the file, the operator's rules would not apply.
 pub(crate) fn text_of(path: &Path, origin: Origin) -> Result<Option<String>, DiscoveryError> {
     let failed = |source: io::Error| match source.kind() {
         io::ErrorKind::PermissionDenied => DiscoveryError::NotYours { path: path.to_owned() },
@@ -38,7 +38,7 @@ pub(crate) fn text_of(path: &Path, origin: Origin) -> Result<Option<String>, Dis
     }
     let text =
         String::from_utf8(bytes).map_err(|_| DiscoveryError::NotText { path: path.to_owned() })?;
-    // Remove the byte order mark with which editors on Windows begin files.
+    // Remove the byte order mark, which editors on Windows write at the beginning of files.
     Ok(Some(match text.strip_prefix('\u{feff}') {
         Some(rest) => rest.to_owned(),
         None => text,

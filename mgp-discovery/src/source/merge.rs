@@ -74,7 +74,7 @@ impl Sources {
     }
 
     /// Creates sources with the existing files that another process uses, in the order of [`files`](Self::files): the
-    /// project's file and the user's own one. One file alone is used like one that the user [named](Self::single).
+    /// project's file and the user's own. A single file is used like one that the user [named](Self::single).
     pub fn from_files(files: impl IntoIterator<Item = PathBuf>) -> Self {
         let mut files = files.into_iter();
         match (files.next(), files.next()) {
@@ -104,8 +104,8 @@ impl Sources {
         folders.moved.clone().filter(|moved| folders.used() == Some(moved))
     }
 
-    /// Returns the folder of `$XDG_CONFIG_HOME` for the user's own file that is not used, because `~/.config` has a
-    /// folder `mgp`, too.
+    /// Returns the folder of `$XDG_CONFIG_HOME` for the user's own file that is not used, because `~/.config` also has
+    /// a folder `mgp`.
     #[must_use]
     pub fn unused_folder() -> Option<PathBuf> {
         UserFolders::from_env().unused()
@@ -202,7 +202,7 @@ impl Sources {
 struct UserFolders {
     /// The folder `~/.config`.
     usual: Option<PathBuf>,
-    /// The folder in `$XDG_CONFIG_HOME`, if it is another one.
+    /// The folder in `$XDG_CONFIG_HOME`, if it is a different folder.
     moved: Option<PathBuf>,
 }
 

@@ -82,7 +82,6 @@ impl fmt::Display for ReviewedServer {
     }
 }
 
-/// Returns the SHA-256 of a text.
 pub(super) fn sha256(text: &str) -> String {
     to_hex(&Sha256::digest(text))
 }

@@ -67,7 +67,7 @@ pub struct TrustApproval {
     pub overrides: BTreeSet<String>,
     /// The operator who approved the file.
     pub approved_by: String,
-    /// The time at which the operator approved the file.
+    /// The time when the operator approved the file.
     pub approved_at: Timestamp,
 }
 

@@ -36,8 +36,8 @@ impl Admission {
             | HealthPing::METHOD
             | HealthStatusGet::METHOD
             | LifecycleShutdown::METHOD
-            // With these methods, callers get the results of running tasks, and send the answers and decisions for
-            // which running calls wait.
+            // With these methods, callers get the results of running tasks, and send the answers and decisions that
+            // running calls wait for.
             | TasksGet::METHOD
             | TasksResult::METHOD
             | TasksList::METHOD

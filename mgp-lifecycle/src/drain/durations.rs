@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The number of buckets in which durations are collected. Several tools can share a bucket, which makes the estimate
-/// less exact but limits memory.
+/// The number of buckets for collecting durations. Several tools can share a bucket, which makes the estimate less
+/// exact but limits memory.
 const BUCKETS: usize = 64;
 
 #[derive(Debug)]

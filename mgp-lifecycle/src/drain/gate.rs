@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 const CLOSED: usize = 1;
 /// Flag: new calls are refused, and so are messages that belong to earlier calls.
 const ENDED: usize = 2;
-/// The amount by which one call increases the state; the lower bits are flags.
+/// The value that one call adds to the state; the lower bits are flags.
 const ONE: usize = 4;
 
 /// The count of running calls, and the flags that refuse new ones. `state` is the count times [`ONE`], plus the flags.

@@ -85,7 +85,7 @@ struct DrainState {
     fleet: OnceLock<Arc<dyn Fleet>>,
     /// The reason that was given when the drain began; later reasons are ignored.
     reason: OnceLock<ShutdownReason>,
-    /// The time at which calls that are still running are cut off; `None` until the drain begins.
+    /// The time when calls that are still running are cut off; `None` until the drain begins.
     deadline: watch::Sender<Option<Instant>>,
     is_cut: AtomicBool,
     cut: Notify,
@@ -242,6 +242,15 @@ impl Drain {
         *self.0.is_over.borrow()
     }
 
+    /// Runs work that belongs to no call; the drain waits until it ends, as for a call.
+    ///
+    /// # Cancel safety
+    /// Dropping the future drops the work.
+    pub async fn include<T>(&self, work: impl Future<Output = T>) -> T {
+        let _hold = self.hold();
+        work.await
+    }
+
     // === For calls and tasks ===
 
     /// Returns the reason of the drain, or `operator_request` if it has not begun.
@@ -269,7 +278,7 @@ impl Drain {
         DrainHold(self.clone())
     }
 
-    /// Waits until the deadline, at which running calls are cut off.
+    /// Waits until the deadline that cuts off running calls.
     pub(super) async fn cut(&self) {
         // Subscribe before the check, so that no notification is missed.
         let cut = self.0.cut.notified();

@@ -25,7 +25,7 @@ use super::permission::PermissionFlow;
 use super::state::{HandshakeState, Phase};
 use super::{initialized, negotiate};
 
-/// The least time in which a server that refused `initialize` may still answer the probe: it can be a modern server
+/// The minimum time that a server that refused `initialize` still has to answer the probe: it can be a modern server
 /// that starts slowly.
 const REFUSED_WAIT: Duration = Duration::from_secs(15);
 
@@ -33,7 +33,7 @@ const REFUSED_WAIT: Duration = Duration::from_secs(15);
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct ConnectConfig {
-    /// The era in which to connect.
+    /// The era of the connection.
     pub era: EraChoice,
     /// The time after which a server that has not answered the probe is also sent `initialize`. Default: 10 s.
     ///
@@ -297,7 +297,6 @@ async fn probe_twice<S: MgpService>(
 }
 
 enum ProbeResult {
-    /// The server is modern.
     Modern(Arc<PeerInfo>),
     /// The server does not know the probe. It is modern, with this revision, unless it accepts `initialize`.
     Undescribed(Revision),

@@ -36,7 +36,7 @@ impl DeclaredCapabilities {
 }
 
 /// The client's own capabilities, and a cache of those capabilities with sampling, elicitation and roots replaced by
-/// the ones of a caller.
+/// those of a caller.
 #[derive(Debug)]
 pub(super) struct CallerCapabilities {
     own: ClientCapabilities,

@@ -24,7 +24,7 @@ pub(crate) struct RequestFacts<'a> {
     pub(crate) phase: Phase,
 }
 
-/// The way in which the handshake treats a request.
+/// The way the handshake treats a request.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Route {
     /// The request `initialize`, which starts a legacy session.
@@ -67,7 +67,7 @@ fn unsupported(requested: &Revision, supported: &[Revision]) -> RpcError {
     with_revisions(RpcError::new(ErrorCode::UNSUPPORTED_VERSION, message), requested, supported)
 }
 
-/// Returns error −32602, with which `initialize` is answered if its revision is not supported.
+/// Returns error −32602, the answer to `initialize` if its revision is not supported.
 pub(crate) fn unsupported_legacy(requested: &Revision, supported: &[Revision]) -> RpcError {
     let error = RpcError::new(ErrorCode::INVALID_PARAMS, "Unsupported protocol version");
     with_revisions(error, requested, supported)
@@ -95,7 +95,6 @@ pub(crate) enum ProbeOutcome<'a> {
 /// The next step of a client after its probe.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum NextStep {
-    /// The server is modern.
     Modern,
     /// Send the probe again with one of these modern revisions, the only ones that the server supports.
     Retry(Vec<Revision>),
@@ -114,10 +113,10 @@ pub(crate) enum NextStep {
 /// Decides the next step after a probe. If the server refused the probe, the client stays in the modern era only if
 /// legacy servers never send such a refusal.
 ///
-/// Over HTTP, the status is considered, too. Modern servers combine three codes with a 4xx status: `−32601` then means
-/// that the server does not have `server/discover`; `−32020` and `−32021` mean that the request itself is wrong. As
-/// some legacy servers also send `−32601` with such a status, the client first tries `initialize`. A busy server (408,
-/// 429, 503) does not count as legacy, because it would not accept `initialize` either.
+/// Over HTTP, the status also counts. Modern servers combine three codes with a 4xx status: `−32601` then means that
+/// the server does not have `server/discover`; `−32020` and `−32021` mean that the request itself is wrong. As some
+/// legacy servers also send `−32601` with such a status, the client first tries `initialize`. A busy server (408, 429,
+/// 503) does not count as legacy, because it would not accept `initialize` either.
 pub(crate) fn after_probe(probe: &ProbeOutcome<'_>) -> NextStep {
     #[derive(serde::Deserialize)]
     struct Data {

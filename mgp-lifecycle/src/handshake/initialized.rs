@@ -1,4 +1,4 @@
-//! The notification with which a legacy client ends its handshake.
+//! The notification that ends a legacy client's handshake.
 
 use mgp_types::mcp::EmptyParams;
 use mgp_types::method::Initialized;
@@ -10,8 +10,8 @@ use super::era::is_refused;
 /// The maximum length, in bytes, of a server's refusal in the log; a longer text is clipped.
 const MAX_LOGGED_BYTES: usize = 300;
 
-/// Sends `notifications/initialized`. If the server refuses it by an HTTP status, this is only logged, because some
-/// servers without sessions refuse every notification, and answer requests nevertheless.
+/// Sends `notifications/initialized`. A refusal by HTTP status is only logged, because some servers without sessions
+/// refuse every notification but answer requests.
 pub(super) async fn notify<S: MgpService>(stack: &S, cx: &Context) -> Result<(), RpcError> {
     let call = Call::tell::<Initialized>(&EmptyParams::new(), cx.clone())?;
     match stack.clone().call(call).await {

@@ -1,7 +1,7 @@
 //! The handshake, in which both sides find out which revision and extensions they share (MGP §2; MCP `initialize` and
 //! `server/discover`).
 //!
-//! [`era`] decides, without I/O, to which era of MCP (legacy or modern) a message belongs. [`HandshakeLayer`] is the
+//! [`era`] decides, without I/O, which era of MCP (legacy or modern) a message belongs to. [`HandshakeLayer`] is the
 //! server's side: it answers the handshake, and attaches the facts about the caller to every inbound call. [`connect`]
 //! is the client's side, and [`RequestMetaLayer`] adds to outbound calls the members that the callee needs.
 //! [`PermissionFlow`] requests decisions about the permissions a server needs, and notifies the server of the

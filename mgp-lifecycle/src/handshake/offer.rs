@@ -104,7 +104,7 @@ impl ServerOffer {
         capabilities
     }
 
-    /// Returns the capabilities for `server/discover`, in which tasks are an extension.
+    /// Returns the capabilities for `server/discover`, where tasks are an extension.
     pub(crate) fn modern_capabilities(&self) -> ServerCapabilities {
         let mut capabilities = self.capabilities.clone();
         if self.tasks {

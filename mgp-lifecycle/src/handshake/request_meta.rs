@@ -32,11 +32,11 @@ pub struct RequestMetaLayer {
     session: Arc<HandshakeState>,
     members: Arc<MetaMembers>,
     server: Option<ServerId>,
-    /// If `true`, servers without MGP receive `_meta.traceparent`, too.
+    /// If `true`, servers without MGP also receive `_meta.traceparent`.
     traces_plain: bool,
 }
 
-/// Number of `_meta` members for which space is reserved: those in `MetaMembers`, grants, trace and a progress token.
+/// The number of `_meta` members that get reserved space: those in `MetaMembers`, grants, trace and a progress token.
 const MAX_META_MEMBERS: usize = 8;
 
 /// The members of `_meta` that every modern request contains, encoded once.
@@ -217,8 +217,8 @@ impl RequestMetaLayer {
         None
     }
 
-    /// Returns whether the server might refuse a call because it does not declare the tasks extension, and the call's
-    /// caller would then accept a task.
+    /// Returns whether the server might refuse a call for not declaring the tasks extension although the call's caller
+    /// would accept a task.
     fn may_require_task(&self, call: &Call) -> bool {
         let extensions = &call.cx().extensions;
         extensions.get::<AcceptsRequiredTask>().is_some()

@@ -65,8 +65,8 @@ impl HandshakeLayer {
         Self { offer: Arc::new(offer), has_output_schema: None, callers: Arc::default() }
     }
 
-    /// Sets the function that returns whether a tool has an output schema. If it has one, a client without MGP gets the
-    /// reason of a refused call only as text, because some clients check even failed results against the schema.
+    /// Sets the function that returns whether a tool has an output schema. For such a tool, a client without MGP gets
+    /// the reason of a refused call only as text, because some clients check even failed results against the schema.
     pub fn typed(mut self, has_schema: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
         self.has_output_schema = Some(Arc::new(has_schema));
         self
@@ -311,8 +311,8 @@ impl<S> Handshake<S> {
     }
 }
 
-/// The time for which a client can cache the answer to `server/discover`: 1 h, in milliseconds. The answer can change
-/// only when the program is updated.
+/// The time that a client can cache the answer to `server/discover`: 1 h, in milliseconds. The answer can change only
+/// when the program is updated.
 const DISCOVER_TTL_MS: u64 = 3_600_000;
 
 fn caller_meta(call: &Call) -> CallerMeta<'_> {

@@ -11,7 +11,7 @@ pub struct HealthConfig {
     ///
     /// Values above 1.5 s count as 1.5 s, because the whole answer must be sent within 2 s.
     pub timeout: Duration,
-    /// The time for which a result is reused; within this time, its check does not run again. Default: 1 s.
+    /// The time that a result is reused; meanwhile its check does not run again. Default: 1 s.
     pub fresh: Duration,
     /// Maximum number of checks and resources in total; further ones are omitted and logged. Default: 128.
     pub probes: usize,

@@ -79,7 +79,7 @@ pub struct HealthChange {
     pub to: HealthStatus,
     /// The reason for the change of health.
     pub reason: HealthReason,
-    /// The time at which the health changed.
+    /// The time when the health changed.
     pub at: Timestamp,
 }
 
@@ -125,7 +125,7 @@ pub struct HealthMonitor {
     bad: u32,
     /// The number of consecutive good answers of the server.
     good: u32,
-    /// The time at which the next ping is due.
+    /// The time when the next ping is due.
     next: Instant,
     /// The deadline for the answer to the latest ping; `None` if no answer is outstanding.
     answer_deadline: Option<Instant>,
@@ -223,7 +223,6 @@ impl HealthMonitor {
         self.change_to(HealthStatus::Unhealthy, reason)
     }
 
-    /// Records an answer, with its status if it has one.
     fn record_answer(&mut self, status: Option<HealthStatus>) -> Option<HealthChange> {
         self.bad = 0;
         // Count an answer only if a ping was not answered yet, so that a burst of answers counts once.

@@ -37,7 +37,7 @@ pub(super) struct Probe {
 struct Latest {
     /// The latest result of the probe; `None` before its first run ended.
     result: Option<CheckResult>,
-    /// The time at which the latest run of the probe began.
+    /// The time when the latest run of the probe began.
     begun: Option<Instant>,
     is_running: bool,
 }

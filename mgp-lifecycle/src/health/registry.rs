@@ -22,8 +22,7 @@ use crate::error::LifecycleError;
 use crate::fleet::Fleet;
 use crate::state::StateHandle;
 
-/// The time limit for the answer of a server in the fleet; it is below the five seconds within which the caller must be
-/// answered.
+/// The time limit for the answer of a server in the fleet; it leaves time to answer the caller within five seconds.
 const FLEET_TIMEOUT: Duration = Duration::from_millis(4_500);
 
 /// Registry of one server's health checks and resources; clones share it.
@@ -199,7 +198,7 @@ impl Health {
         self.change(|parts| parts.state = Some(state.clone()))
     }
 
-    /// Sets the servers to which requests with a `server_id` are forwarded.
+    /// Sets the fleet that receives requests with a `server_id`.
     pub fn fleet(self, fleet: Arc<dyn Fleet>) -> Self {
         self.change(|parts| parts.fleet = Some(fleet))
     }
@@ -281,7 +280,6 @@ impl Health {
         result
     }
 
-    /// Answers a ping of this server or of one in its fleet.
     pub(super) async fn answer_ping(
         self,
         cx: Context,

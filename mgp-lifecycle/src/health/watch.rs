@@ -19,11 +19,10 @@ use tokio::task::JoinHandle;
 
 /// Interval between two checks. A poll that is running at two consecutive checks counts as blocking.
 const CHECK_INTERVAL: Duration = Duration::from_millis(5);
-/// The watchdog stops checking a set of counts after this many checks in a row without a running poll, so that it can
-/// sleep.
+/// The number of checks in a row without a running poll after which the watchdog stops checking a set of counts, so
+/// that it can sleep.
 const MAX_IDLE_CHECKS: u32 = 200;
-/// The amount by which one ended poll increases `PollCounts::polls`; the lower 32 bits contain the number of running
-/// polls.
+/// The value that one ended poll adds to `PollCounts::polls`; the lower 32 bits contain the number of running polls.
 const ENDED: u64 = 1 << 32;
 
 /// Spawns a task that might block its thread. The rest of a multi-thread runtime stays responsive meanwhile.
@@ -148,7 +147,7 @@ struct WatchedCounts {
     runtime: Handle,
     /// The value of the counts at the latest check of the watchdog.
     seen: u64,
-    /// The number of consecutive checks at which no poll was running.
+    /// The number of consecutive checks that found no running poll.
     idle: u32,
 }
 

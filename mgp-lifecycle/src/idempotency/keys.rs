@@ -19,7 +19,7 @@ pub(super) struct KeyedCall {
     pub(super) owner: String,
     /// The hash of the arguments of the call.
     pub(super) arguments: String,
-    /// The time for which the key is stored, in milliseconds, if the caller chose one.
+    /// The lifetime of the key in milliseconds, if the caller chose one.
     pub(super) ttl_ms: Option<u64>,
     /// The id that all rounds (requests) and retries of one logical call share; `None` if the call has none yet.
     pub(super) logical: Option<ByteString>,

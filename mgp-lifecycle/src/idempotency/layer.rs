@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use mgp_types::proposal::{
     CallMembers, IdempotencyHeader, IdempotencyKey, IdempotencyTtl, Member as _, OriginalTimestamp,
-    WasReplay,
+    ResultMembers, WasReplay,
 };
 use mgp_types::service::{
     AgentId, BoxFuture, Call, CallRecord, CallerAccess, CallerChannel, ConsumerGone, Context,
@@ -68,7 +68,8 @@ impl IdempotencyLayer {
         self
     }
 
-    /// Sets the function that checks a call again, e.g. for access, after it has waited for an equal call to end.
+    /// Sets the function that checks a call again, e.g. for access: after it has waited for an equal call to end, and
+    /// before it is answered with the result of an earlier call.
     pub fn recheck(
         mut self,
         recheck: impl Fn(&Call) -> Result<(), RpcError> + Send + Sync + 'static,
@@ -127,8 +128,8 @@ pub(crate) fn check_key(cx: &Context) -> Result<(), RpcError> {
     Ok(())
 }
 
-/// Returns the key of a tool call, from the member of the call or else from the header of its HTTP request, after a
-/// check of its form.
+/// Returns the key of a tool call: the member of the call, or else the header of its HTTP request. Refuses a malformed
+/// key.
 pub(crate) fn key_of(cx: &Context) -> Result<Option<IdempotencyKey>, RpcError> {
     let mut key = cx.member::<IdempotencyKey>()?;
     let negotiated = cx.caller.mgp.unwrap_or_default();
@@ -188,7 +189,15 @@ async fn call_once<S: MgpService>(
         match layer.keys.claim(&keyed)? {
             Claim::Run(key, ended) => break (key, ended),
             Claim::Replay(end, began_at) => {
+                if let Some(recheck) = &layer.recheck {
+                    recheck(&call)?;
+                }
                 note_replay(call.cx(), &began_at)?;
+                if let Some(results) = call.cx().extensions.get::<ResultMembers>()
+                    && let Some(members) = &end.members
+                {
+                    results.restore(&members.get()?);
+                }
                 add_members(call.cx(), &keyed.key, true, &began_at)?;
                 let not_kept = || Err(LifecycleError::ResultNotKept(began_at).into());
                 return end.answer().unwrap_or_else(not_kept);
@@ -212,10 +221,11 @@ async fn call_once<S: MgpService>(
     let _caller = ignore_gone_caller(&mut call);
     let mut run = Run { keys: layer.keys, id: keyed.id, asker, ended: Some(ended) };
     let member = keyed.key;
+    let results = cx.extensions.get_shared::<ResultMembers>();
     let running = async move {
         run.store_start(key).await?;
         let outcome = inner.call(call).await;
-        run.store_end(&outcome).await;
+        run.store_end(RunEnd::of(&outcome, results.as_deref())).await;
         outcome
     };
     let reply = run_on(&cx, running).await?;
@@ -236,8 +246,8 @@ pub(crate) async fn run_on(
     running.await.map_err(|_| RpcError::internal("the call panicked"))?
 }
 
-/// Hides from the handler of a call that continues after its caller has left ([`run_on`]) that its partial results are
-/// not delivered any more. Otherwise the handler would end early, and its incomplete result would answer the
+/// Hides from the handler of a call that continues after its caller has left ([`run_on`]) that nothing receives its
+/// partial results any more. Otherwise the handler would end early, and its incomplete result would answer the
 /// repetitions of the call. The caller has left once the returned sender is dropped.
 #[must_use]
 pub(crate) fn ignore_gone_caller(call: &mut Call) -> watch::Sender<()> {
@@ -323,8 +333,8 @@ fn note_replay(cx: &Context, began_at: &Timestamp) -> Result<(), RpcError> {
 struct Run {
     keys: Idempotency,
     id: String,
-    /// The channel through which the run can ask its caller questions. `None` if it has no such channel, and once the
-    /// run has an outcome.
+    /// The channel for asking the caller of the run questions. `None` if it has no such channel, and once the run has
+    /// an outcome.
     asker: Option<Arc<dyn CallerChannel>>,
     /// The sender that signals the end of the run; `None` once the end is recorded.
     ended: Option<watch::Sender<()>>,
@@ -345,9 +355,9 @@ impl Run {
 
     /// Stores the outcome. If that fails, the error is only logged: the caller still gets the result, and the call is
     /// not run again.
-    async fn store_end(mut self, outcome: &Result<Reply, RpcError>) {
+    async fn store_end(mut self, end: RunEnd) {
         self.asker = None;
-        let stored = match RunEnd::of(outcome) {
+        let stored = match end {
             RunEnd::NotRun => {
                 self.keys.forget(&self.id);
                 Ok(())
@@ -386,7 +396,7 @@ impl Idempotency {
     ///
     /// A stack can use this function to refuse a call before a person is asked about it; [`IdempotencyLayer`] checks
     /// the key again before the call runs. The layers between must not change the arguments of the call, because the
-    /// key belongs to the arguments with which the call reaches that layer.
+    /// key belongs to the arguments that reach that layer.
     ///
     /// # Errors
     /// −32602 if the key is malformed, or was used with other arguments.

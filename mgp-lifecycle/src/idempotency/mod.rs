@@ -51,6 +51,7 @@ pub struct Idempotency(Arc<Shared>);
 
 struct Shared {
     store: Arc<dyn Store>,
+    is_in_memory: bool,
     table: Mutex<KeyTable>,
 }
 
@@ -60,9 +61,9 @@ mgp_types::opaque_debug!(Idempotency);
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct IdempotencyLimits {
-    /// The time for which a key is kept if its call does not choose another time. Default: a day.
+    /// The lifetime of a key if its call does not choose another. Default: a day.
     pub ttl: Duration,
-    /// The maximum time for which a key is kept, even if its call asks for a longer time. Default: a week.
+    /// The maximum lifetime of a key, even if its call asks for a longer one. Default: a week.
     pub max_ttl: Duration,
     /// The maximum number of keys per caller; further ones are refused until one expires. Default: 10,000.
     pub caller_keys: usize,
@@ -138,14 +139,20 @@ impl Idempotency {
         for (id, stored) in keys {
             table.restore(&id, stored);
         }
-        Ok(Self(Arc::new(Shared { store, table: Mutex::new(table) })))
+        Ok(Self(Arc::new(Shared { store, is_in_memory: false, table: Mutex::new(table) })))
     }
 
-    /// Creates an empty table of keys, which are lost when the process ends.
+    /// Creates an empty table of keys, which are lost when the process ends. A server with transactions refuses them.
     #[must_use]
     pub fn in_memory() -> Self {
         let table = Mutex::new(KeyTable::new(IdempotencyLimits::default()));
-        Self(Arc::new(Shared { store: Arc::new(MemoryStore::new()), table }))
+        Self(Arc::new(Shared { store: Arc::new(MemoryStore::new()), is_in_memory: true, table }))
+    }
+
+    /// Returns whether the keys were created by [`in_memory`](Self::in_memory).
+    #[must_use]
+    pub fn is_in_memory(&self) -> bool {
+        self.0.is_in_memory
     }
 
     async fn commit(&self, change: mgp_types::store::Change) -> Result<(), StoreError> {

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use mgp_types::proposal::ResultMembers;
 use mgp_types::service::{HttpFailure, Reply, is_connection_lost};
 use mgp_types::{ErrorCode, Payload, Recovery, RpcError, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -10,14 +11,14 @@ use crate::retry::Failure;
 
 pub(super) const SPACE: &str = "idempotency";
 
-/// The facts about an idempotency key and its call, in the form in which they are stored.
+/// The stored facts about an idempotency key and its call.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct StoredKey {
     /// The caller to whom the key belongs.
     pub(super) owner: String,
     /// The hash of the arguments of the call with the key.
     pub(super) arguments: String,
-    /// The time at which the call began, in milliseconds since 1970.
+    /// The time when the call began, in milliseconds since 1970.
     pub(super) began_ms: u64,
     pub(super) expires_ms: u64,
     /// The end of the call; `None` while it is running or if it is unknown how it ended.
@@ -25,13 +26,17 @@ pub(super) struct StoredKey {
     pub(super) end: Option<StoredEnd>,
 }
 
-/// The end of a call. If both members are `None`, the result was too long to be stored, or was removed to make room.
+/// The end of a call. Without a result and an error, the result was too long to be stored, or was removed to make room.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct StoredEnd {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) result: Option<Payload>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) error: Option<Box<StoredError>>,
+    /// The members that the tool added to the result, as an object: they are written into the result only later, as far
+    /// as the caller negotiated their extensions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) members: Option<Payload>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -60,11 +65,12 @@ impl StoredKey {
 
 impl StoredEnd {
     pub(super) fn bytes(&self) -> usize {
-        let result = self.result.as_ref().map_or(0, |result| result.as_str().len());
+        let texts = [&self.result, &self.members].into_iter().flatten();
+        let texts: usize = texts.map(|text| text.as_str().len()).sum();
         let error = self.error.as_ref().map_or(0, |error| {
             error.message.len() + error.data.as_ref().map_or(0, |data| data.as_str().len())
         });
-        result + error
+        texts + error
     }
 
     /// Returns the stored answer, or `None` if it is not stored any more.
@@ -94,15 +100,21 @@ pub(super) enum RunEnd {
 }
 
 impl RunEnd {
-    pub(super) fn of(outcome: &Result<Reply, RpcError>) -> Self {
+    /// `added` are the members that were added to the result so far.
+    pub(super) fn of(outcome: &Result<Reply, RpcError>, added: Option<&ResultMembers>) -> Self {
         if Failure::of(outcome).is_some_and(|failure| !failure.may_have_run()) {
             return Self::NotRun;
         }
         match outcome {
             Ok(Reply::Complete(body)) => {
                 let text = String::from_utf8(body.to_json()).unwrap_or_default();
-                let result = Some(Payload::from_trusted(text));
-                Self::Ended(StoredEnd { result, error: None })
+                let added = added.map(ResultMembers::to_object).filter(|added| !added.is_empty());
+                Self::Ended(StoredEnd {
+                    result: Some(Payload::from_trusted(text)),
+                    error: None,
+                    // Encoding an object cannot fail.
+                    members: added.and_then(|added| Payload::of(&added).ok()),
+                })
             }
             // The reply asks the caller questions. The key must be free again, because the caller repeats the call with
             // its answers.
@@ -111,13 +123,13 @@ impl RunEnd {
             Ok(_) => Self::Unknown,
             Err(error) if is_lost(error) => Self::Unknown,
             Err(error) => Self::Ended(StoredEnd {
-                result: None,
                 error: Some(Box::new(StoredError {
                     code: error.code(),
                     message: error.message().to_owned(),
                     data: error.as_data().cloned(),
                     recovery: error.as_recovery().cloned(),
                 })),
+                ..StoredEnd::default()
             }),
         }
     }

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use mgp_types::mcp::Revision;
-use mgp_types::mgp::ExtensionSet;
+use mgp_types::mgp::{Extension, ExtensionSet};
+use mgp_types::proposal::Suggestion;
 use mgp_types::service::{
     BoxFuture, Call, CallerRequest, ConsumerGone, Outlet, OutletItem, PeerInfo, Principal, Reply,
     Sink, Stack, StreamLimit, connection_lost, mock,
@@ -423,5 +424,33 @@ async fn an_unreadable_key_is_never_run() {
     let id = store.load(SPACE).await.unwrap().records[0].key.clone();
     store.commit(Change::new().put(SPACE, id, Payload::from_trusted("7"))).await.unwrap();
     call(&mut runs.client(&open().await, ok), "k").await.unwrap_err();
+    assert_eq!(runs.count(), 1);
+}
+
+#[tokio::test]
+async fn a_replay_has_the_members_that_its_tool_added_and_its_caller_negotiated() {
+    let (store, runs) = (Arc::new(MemoryStore::new()), Runs::default());
+    let all = ExtensionSet::PROPOSALS;
+    for (negotiated, is_seen) in
+        [(all, true), (all, true), (all.without(Extension::IntentHints), false)]
+    {
+        // Each caller reaches a new process.
+        let keys = Idempotency::open(store.clone()).await.unwrap();
+        let count = Arc::clone(&runs.0);
+        let tool = Stack::from_fn(move |call: Call| {
+            count.fetch_add(1, Ordering::Relaxed);
+            async move {
+                call.cx().add_to_result(&Suggestion::new("newest"))?;
+                ok().await
+            }
+        });
+        let once = IdempotencyLayer::new(keys).layer(tool);
+        let mut client = mock::client(Stack::new(ProposalLayer::new().layer(once)));
+        let mut caller = PeerInfo::default();
+        caller.mgp = Some(negotiated);
+        client.cx.caller = caller.into();
+        let result = call(&mut client, "k").await.unwrap();
+        assert_eq!(result.as_str().contains("newest"), is_seen, "{result:?}");
+    }
     assert_eq!(runs.count(), 1);
 }

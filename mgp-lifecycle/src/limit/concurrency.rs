@@ -29,7 +29,7 @@ use crate::error::LifecycleError;
 pub struct LimitConfig {
     /// The maximum number of tool calls that run at once. Default: 256.
     ///
-    /// A call whose function cannot be stopped counts as running until the function returns, also if the call ended
+    /// A call whose function cannot be stopped counts as running until the function returns, even if the call ended
     /// earlier ([`ConcurrencyLimitLayer::keep_running`]).
     pub max_running: usize,
     /// The maximum number of tool calls that wait for a permit. Default: 1024.

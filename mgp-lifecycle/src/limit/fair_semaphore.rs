@@ -18,8 +18,8 @@ use super::concurrency::LimitConfig;
 use super::wait_queue::{EntryId, WaitQueue};
 use crate::error::LifecycleError;
 
-/// The amount by which one waiting call increases `FairSemaphore::count`; the number of running calls is in the lower
-/// 32 bits.
+/// The value that one waiting call adds to `FairSemaphore::count`; the lower 32 bits contain the number of running
+/// calls.
 const ONE_WAITING: u64 = 1 << 32;
 
 /// Semaphore that grants the permits of a limit, and queues the calls that wait for a permit.

@@ -122,9 +122,9 @@ impl fmt::Display for Quota {
 pub struct QuotaUse {
     /// The number of calls in the current period of the quota.
     pub calls: u64,
-    /// The number of units for which tools charged the principal in the current period.
+    /// The number of units that tools charged to the principal in the current period.
     pub units: u64,
-    /// The time at which the counts of the quota are reset.
+    /// The time when the counts of the quota are reset.
     pub resets_at: Timestamp,
 }
 

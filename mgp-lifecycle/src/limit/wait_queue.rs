@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::caller::Caller;
 
-/// The waiting entries of each caller. A caller from which an entry was taken moves to the end of the round.
+/// The waiting entries of each caller. After an entry of a caller was taken, the caller moves to the end of the round.
 #[derive(Debug)]
 pub(super) struct WaitQueue<T> {
     callers: HashMap<Caller, CallerQueue<T>, ahash::RandomState>,
@@ -22,7 +22,6 @@ struct CallerQueue<T> {
     entries: BTreeMap<u64, T>,
 }
 
-/// The id of an entry in a wait queue.
 pub(super) type EntryId = u64;
 
 impl<T> WaitQueue<T> {
@@ -39,7 +38,6 @@ impl<T> WaitQueue<T> {
         self.callers.get(caller).map_or(0, |queue| queue.entries.len())
     }
 
-    /// Returns whether any entry matches.
     pub(super) fn any(&self, matches: impl Fn(&Caller, &T) -> bool) -> bool {
         let mut callers = self.callers.iter();
         callers.any(|(caller, queue)| queue.entries.values().any(|entry| matches(caller, entry)))

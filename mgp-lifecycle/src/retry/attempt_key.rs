@@ -14,9 +14,9 @@ use tokio::time::Instant;
 use super::config::KeyPolicy;
 use crate::error::LifecycleError;
 
-/// The time for which a server is asked to keep a key that the layer adds to a call.
+/// The time that a server is asked to keep a key that the layer adds to a call.
 const ADDED_TTL: Duration = Duration::from_hours(1);
-/// The time for which a server keeps a key if the caller does not choose another time.
+/// The time that a server keeps a key if the caller does not choose another.
 const DEFAULT_TTL: Duration = Duration::from_hours(24);
 
 /// The idempotency key of a call. All attempts of the call share this value through the extensions of the call.
@@ -25,7 +25,7 @@ pub(crate) struct AttemptKey {
     /// The key that is added to the call; `None` if the caller gave the call a key.
     added: Option<IdempotencyKey>,
     ttl: Duration,
-    /// The time at which an attempt was first sent with the key to a server that keeps keys.
+    /// The time when an attempt was first sent with the key to a server that keeps keys.
     sent: OnceLock<Instant>,
     /// `true` if an earlier attempt may have run, so that the next one must be recognised by its key.
     is_required: AtomicBool,

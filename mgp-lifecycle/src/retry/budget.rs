@@ -4,6 +4,12 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+/// The time constant of the decay: within it, the counts fall to about a third.
+const DECAY_TIME: Duration = Duration::from_mins(1);
+
+/// The rounding error allowed in sums of fractions.
+const ROUNDING_ERROR: f64 = 1e-6;
+
 /// The limit on the share of retries among the calls to a server, over about a minute.
 ///
 /// When the budget is used up, failed calls return their own error without a retry.
@@ -22,9 +28,6 @@ impl Default for RetryBudget {
     }
 }
 
-/// The time within which the counts decay to about a third.
-const DECAY: Duration = Duration::from_mins(1);
-
 /// The counts of calls and retries. Both decay at the same rate, so that old calls do not permit new retries.
 #[derive(Debug, Default)]
 pub(super) struct BudgetUsage {
@@ -38,7 +41,7 @@ pub(super) struct BudgetUsage {
 impl BudgetUsage {
     /// Takes one retry from the budget if it is allowed; `calls` is the number of all calls so far.
     pub(super) fn take(&mut self, now: Instant, calls: u64, budget: RetryBudget) -> bool {
-        self.fade(now, calls);
+        self.decay(now, calls);
         let paid = self.calls * f64::from(budget.percent) / 100.0;
         let affordable = self.retries + 1.0 <= paid.max(f64::from(budget.floor)) + ROUNDING_ERROR;
         if affordable {
@@ -48,9 +51,9 @@ impl BudgetUsage {
     }
 
     /// Decays both counts up to `now`; the calls since the last update are assumed to be evenly distributed.
-    fn fade(&mut self, now: Instant, calls: u64) {
+    fn decay(&mut self, now: Instant, calls: u64) {
         let ages = self.at.map_or(0.0, |at| {
-            now.saturating_duration_since(at).as_secs_f64() / DECAY.as_secs_f64()
+            now.saturating_duration_since(at).as_secs_f64() / DECAY_TIME.as_secs_f64()
         });
         let remaining = (-ages).exp();
         let fresh = if ages > f64::EPSILON { (1.0 - remaining) / ages } else { 1.0 };
@@ -64,9 +67,6 @@ impl BudgetUsage {
         (self.seen, self.at) = (calls, Some(now));
     }
 }
-
-/// The rounding error allowed in sums of fractions.
-const ROUNDING_ERROR: f64 = 1e-6;
 
 #[cfg(test)]
 mod tests {

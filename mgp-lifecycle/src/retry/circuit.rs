@@ -15,12 +15,12 @@ use tokio::time::Instant;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CircuitConfig {
-    /// The breaker opens after this many consecutive calls have found the server, or an upstream of it, unreachable
-    /// (2000, 5001, 5002, a broken connection); 0 disables the circuit breaker. Default: 5.
+    /// The number of consecutive calls that find the server, or an upstream of it, unreachable (2000, 5001, 5002, a
+    /// broken connection) after which the breaker opens; 0 disables the circuit breaker. Default: 5.
     pub failures: u32,
-    /// The time within which the failures must occur. Default: 30 s.
+    /// The time window of the failures. Default: 30 s.
     pub within: Duration,
-    /// Time for which the breaker stays open before the server is tried again. Default: 5 s.
+    /// Time that the breaker stays open before the server is tried again. Default: 5 s.
     pub open_for: Duration,
 }
 
@@ -91,7 +91,7 @@ pub(super) enum Admission {
     Refused(Duration),
 }
 
-/// The time after which a call that was refused because of a running probe should be retried.
+/// The delay before the retry of a call that was refused because of a running probe.
 const PROBE_RETRY_DELAY: Duration = Duration::from_secs(1);
 
 impl Circuit {

@@ -34,7 +34,7 @@ pub struct RetryConfig {
     pub max_wait: Duration,
     /// The wait before the first retry, if the server sends no wait. Default: 500 ms.
     pub first_wait: Duration,
-    /// The time after the first failure of a call within which the call can be retried. Default: 30 s.
+    /// The time after a call's first failure during which it can be retried. Default: 30 s.
     pub total_timeout: Duration,
     /// The limit on the share of retries among all calls.
     pub budget: RetryBudget,
@@ -42,8 +42,8 @@ pub struct RetryConfig {
     pub circuit: CircuitConfig,
     /// The handling of the `fallback_tool` that a server proposes.
     pub fallback: FallbackPolicy,
-    /// The calls that have idempotency keys. A call with a key is retried even if it may have run, if the server
-    /// negotiated the extension `idempotency`, unless its tool is dangerous and irreversible.
+    /// The calls that have idempotency keys. If the server negotiated the extension `idempotency`, a call with a key is
+    /// retried even if it may have run, unless its tool is dangerous and irreversible.
     pub keys: KeyPolicy,
     repeat: Option<Arc<Repeatable>>,
     observer: Option<Arc<Observer>>,
@@ -66,10 +66,10 @@ pub enum FallbackPolicy {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum KeyPolicy {
-    /// Those to which their caller gave a key.
+    /// Those that their caller gave a key.
     Given,
-    /// All: a call without a key gets one that the server keeps for an hour. The server must keep its keys when it
-    /// restarts, and it finishes a call with a key even if its caller leaves or cancels the call.
+    /// All calls: a call without a key gets one that the server keeps for an hour. The server must keep its keys when
+    /// it restarts, and it finishes a call with a key even if its caller leaves or cancels the call.
     Added,
 }
 
@@ -90,8 +90,8 @@ pub struct AttemptReport<'a> {
 }
 
 impl RetryConfig {
-    /// Sets the function that selects the calls for which a second run does no harm. They are retried even if it is
-    /// unknown whether they have run.
+    /// Sets the function that selects the calls that can run twice without harm. They are retried even if it is unknown
+    /// whether they have run.
     pub fn repeat(mut self, may: impl Fn(&Call) -> bool + Send + Sync + 'static) -> Self {
         self.repeat = Some(Arc::new(may));
         self

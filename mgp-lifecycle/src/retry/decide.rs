@@ -1,4 +1,4 @@
-//! The decision whether and after which wait a call is retried, as a pure function (MGP §14.6).
+//! Decides whether a call is retried, and after how long a wait, with a pure function (MGP §14.6).
 
 use std::time::Duration;
 

@@ -11,7 +11,7 @@ pub(super) enum Delivered {
     Nothing,
     /// A progress step or a log message, which shows that the call has started.
     Item,
-    /// A chunk of the result, after which the call cannot be retried.
+    /// A chunk of the result; after it, the call cannot be retried.
     Chunk,
 }
 

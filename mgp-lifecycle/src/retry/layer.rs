@@ -125,7 +125,7 @@ impl From<RetryConfig> for RetryLayer {
 }
 
 impl RetryContext {
-    /// Returns the state of a server on which retries depend, e.g. its circuit breaker. Calls without a server id go to
+    /// Returns the state of a server that retries depend on, e.g. its circuit breaker. Calls without a server id go to
     /// the configured server.
     fn of(&self, id: Option<&ServerId>) -> Arc<Server> {
         // In the common case, the call goes to the configured server.

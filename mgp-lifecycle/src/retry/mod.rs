@@ -28,12 +28,14 @@ mod config;
 mod decide;
 mod delivery;
 mod failure;
+mod fallback;
 mod future;
 mod layer;
 mod retries;
 mod server;
 #[cfg(test)]
 mod tests;
+mod tool_list;
 mod tools;
 
 pub(crate) use attempt_key::AttemptKey;

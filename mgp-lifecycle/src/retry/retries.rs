@@ -1,30 +1,16 @@
-//! The retries of a call whose first attempt failed, and the call of the fallback tool after them.
+//! The retries of a call whose first attempt failed.
 
 use std::time::Duration;
 
-use mgp_types::Payload;
-use mgp_types::method::{Request, ToolsList};
-use mgp_types::service::{
-    Call, CallKey, Deadline, Extensions, Method, MgpService, Outlet, Params, Reply, RetryAttempt,
-    Target, WaitMark, is_tool_error,
-};
-use serde::Deserialize;
-use tokio::time::{Instant, sleep, timeout_at};
+use mgp_types::service::{Call, CallKey, Deadline, MgpService, RetryAttempt, WaitMark};
+use tokio::time::sleep;
 
-use super::attempt_key::AttemptKey;
-use super::config::FallbackPolicy;
-use super::decide::{Decision, Situation, StopReason, may_replace};
+use super::decide::{Decision, Situation, StopReason};
 use super::delivery::Delivered;
 use super::failure::{Failure, Outcome};
 use super::future::RetryableCall;
 use super::layer::RequestKind;
-use super::tools::{ListPage, RepeatPolicy};
-
-/// The time limit for listing a server's tools. After it, the decision about a retry is made without the definitions
-/// that are still missing.
-const LIST_TIMEOUT: Duration = Duration::from_secs(2);
-/// Maximum number of pages of a tool list that are read.
-const MAX_LIST_PAGES: usize = 64;
+use super::tools::RepeatPolicy;
 
 /// Retries a call until it succeeds or must not be retried; returns the last outcome.
 pub(super) async fn retry<S: MgpService>(
@@ -96,7 +82,7 @@ impl<S: MgpService> RetryableCall<S> {
         if decision == Decision::Stop(StopReason::MayHaveRun)
             && matches!(self.decide(failure, made, end, RepeatPolicy::Always), Decision::Retry(_))
         {
-            self.learn(end).await;
+            self.learn_tools(end).await;
             decision = self.decide(failure, made, end, self.repeat());
             // A server that has the key of the call does not run it twice.
             if decision == Decision::Stop(StopReason::MayHaveRun)
@@ -116,7 +102,7 @@ impl<S: MgpService> RetryableCall<S> {
         if wait > config.max_wait || wait >= left(end) {
             return Err(StopReason::Circuit);
         }
-        if self.server.pay(config.budget) { Ok(wait) } else { Err(StopReason::Budget) }
+        if self.server.take_retry(config.budget) { Ok(wait) } else { Err(StopReason::Budget) }
     }
 
     fn decide(
@@ -133,7 +119,7 @@ impl<S: MgpService> RetryableCall<S> {
         situation.decide(&self.context.config)
     }
 
-    /// Returns the conditions under which the call is allowed to run twice.
+    /// Returns when the call may run twice.
     fn repeat(&self) -> RepeatPolicy {
         let Some(tool) = self.call.tool().filter(|_| self.kind == RequestKind::Tool) else {
             return RepeatPolicy::Always;
@@ -146,7 +132,7 @@ impl<S: MgpService> RetryableCall<S> {
     }
 
     /// Returns the call for the next attempt, with the same logical id and trace but a new key.
-    fn attempt(&self, attempt: RetryAttempt) -> Call {
+    pub(super) fn attempt(&self, attempt: RetryAttempt) -> Call {
         let mut call = self.call.clone();
         let cx = call.cx_mut();
         cx.logical.get_or_insert_with(|| cx.key.to_text());
@@ -158,116 +144,9 @@ impl<S: MgpService> RetryableCall<S> {
         cx.extensions.insert(attempt);
         call
     }
-
-    // === The fallback ===
-
-    /// Calls the tool that the server proposes instead of the failed one. Returns `None` if that is not allowed, or if
-    /// the proposed tool fails as well.
-    async fn fallback(&mut self, failure: &Failure, made: u32, end: Deadline) -> Option<Reply> {
-        let proposed = failure.hints.fallback_tool.as_deref()?;
-        let tool = self.call.tool()?.name.to_owned();
-        if self.context.config.fallback == FallbackPolicy::Never {
-            return None;
-        }
-        if self.context.known(&self.server, proposed).is_none() {
-            self.learn(end).await;
-        }
-        let known = |name: &str| self.context.known(&self.server, name);
-        let (own, other) = (known(&tool), known(proposed));
-        if let Err(reason) = may_replace((&tool, own.as_ref()), (proposed, other.as_ref())) {
-            // The proposed name is not logged, because the server can choose any text.
-            tracing::debug!(tool, %reason, "fallback tool refused");
-            return None;
-        }
-        if left(end).is_zero() || !self.server.pay(self.context.config.budget) {
-            return None;
-        }
-        self.probe = self.server.admit(&self.context.config.circuit).ok()?;
-        let attempt = RetryAttempt::new(made + 1, failure.code, Duration::ZERO).instead_of(&tool);
-        let mut call = self.attempt(attempt);
-        if self.key.is_some() {
-            // The key belongs to the call of the original tool.
-            call.cx_mut().extensions.insert(AttemptKey::default());
-        }
-        call.params_mut().set_target(Target::Tool(proposed.into()));
-        // Remove the caller's answers, because the original tool asked the questions.
-        let hop = call.hop_mut();
-        (hop.input_responses, hop.request_state) = (None, None);
-        self.call.params_mut().set_target(Target::Tool(proposed.into()));
-        let outcome = self.inner.call(call).await;
-        self.record(&outcome, made + 2, Duration::ZERO);
-        match outcome {
-            Ok(Reply::Complete(body)) if !is_tool_error(&body) => Some(Reply::Complete(body)),
-            Ok(Reply::Task(task)) => Some(Reply::Task(task)),
-            Err(error) => {
-                tracing::debug!(tool, fallback = proposed, %error, "fallback tool failed");
-                None
-            }
-            Ok(_) => {
-                tracing::debug!(tool, fallback = proposed, "fallback tool failed");
-                None
-            }
-        }
-    }
-
-    // === Tool definitions ===
-
-    /// Requests the server's list of tools, unless it is known or was requested recently.
-    async fn learn(&mut self, end: Deadline) {
-        if !self.context.learns()
-            || !self.server.refuses_for().is_zero()
-            || !self.server.tools.lock().wants_list(Instant::now())
-        {
-            return;
-        }
-        let end = Deadline::after(LIST_TIMEOUT).earlier(end);
-        let mut cursor = None;
-        for number in 0..MAX_LIST_PAGES {
-            let page = if number == 0 { ListPage::First } else { ListPage::Next };
-            let listing = self.inner.call(list_request(&self.call, cursor.take(), end));
-            let listing = std::pin::pin!(listing);
-            let reply = match end.instant() {
-                Some(at) => timeout_at(at, listing).await.ok(),
-                None => Some(listing.await),
-            };
-            let Some(Ok(reply)) = reply else {
-                tracing::debug!("failed to list tools");
-                return;
-            };
-            self.context.learn(&self.server, &reply, page);
-            cursor = next_cursor(&reply);
-            if cursor.is_none() {
-                return;
-            }
-        }
-    }
 }
 
-fn left(end: Deadline) -> Duration {
+/// Returns the time left until the end of the retry period.
+pub(super) fn left(end: Deadline) -> Duration {
     end.remaining().unwrap_or(Duration::MAX)
-}
-
-/// Returns a request for a page of the server's tool list, made on behalf of a call.
-fn list_request(call: &Call, cursor: Option<Payload>, end: Deadline) -> Call {
-    let mut cx = call.cx().clone();
-    cx.key = CallKey::next();
-    cx.logical = None;
-    cx.outlet = Outlet::none();
-    cx.extensions = Extensions::default();
-    cx.deadline = end.earlier(cx.deadline);
-    let params = cursor.map(|cursor| format!(r#"{{"cursor":{}}}"#, cursor.as_str()));
-    let params = params.and_then(|text| Params::split(ToolsList::METHOD, text.into()).ok());
-    let method = Method::from_static(ToolsList::METHOD);
-    let mut list = Call::request(method, params.unwrap_or_default(), cx);
-    *list.hop_mut() = call.hop().sender_members();
-    list
-}
-
-fn next_cursor(reply: &Reply) -> Option<Payload> {
-    #[derive(Deserialize)]
-    struct Cursor {
-        #[serde(rename = "nextCursor")]
-        next: Option<Payload>,
-    }
-    reply.get::<Cursor>().ok()?.next
 }

@@ -1,5 +1,5 @@
-//! The state of each server, on which retries depend: the number of its calls, its retry budget, its circuit breaker
-//! and its tools.
+//! The state of each server that retries depend on: the number of its calls, its retry budget, its circuit breaker and
+//! its tools.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,6 +13,9 @@ use tokio::time::Instant;
 use super::budget::{BudgetUsage, RetryBudget};
 use super::circuit::{Admission, Circuit, CircuitConfig, Evidence};
 use super::tools::ToolTable;
+
+/// The maximum number of servers that have a state of their own.
+const MAX_SERVERS: usize = 1024;
 
 /// The state of one server. A call that succeeds accesses only two of its atomics.
 #[derive(Debug)]
@@ -52,7 +55,7 @@ impl Server {
     }
 
     /// Takes one retry from the budget; returns `false` if none is left.
-    pub(super) fn pay(&self, budget: RetryBudget) -> bool {
+    pub(super) fn take_retry(&self, budget: RetryBudget) -> bool {
         let calls = self.calls.load(Ordering::Relaxed);
         self.state.lock().usage.take(Instant::now(), calls, budget)
     }
@@ -135,6 +138,7 @@ impl Probe {
 impl Drop for Probe {
     fn drop(&mut self) {
         if let Some(server) = self.server.take() {
+            // The configuration is not used: a probe without evidence only makes the next call a probe.
             let config = CircuitConfig::default();
             server.update(|circuit| {
                 circuit.record(Instant::now(), Evidence::Unknown, Admission::Probe, &config)
@@ -142,9 +146,6 @@ impl Drop for Probe {
         }
     }
 }
-
-/// The maximum number of servers that have a state of their own.
-const MAX_SERVERS: usize = 1024;
 
 /// The states of all servers of a layer.
 ///

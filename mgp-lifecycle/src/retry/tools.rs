@@ -21,7 +21,7 @@ pub enum RepeatPolicy {
     OnRequest,
 }
 
-/// The properties of a tool on which retries depend.
+/// The properties of a tool that retries depend on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ToolRetryInfo {

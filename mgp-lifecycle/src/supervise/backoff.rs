@@ -16,7 +16,7 @@ const MAX_COUNTED: usize = 32;
 /// of any length.
 pub(super) const MAX_REASON_BYTES: usize = 512;
 
-/// The restarts within the window. Each is stored as the total time for which the server had been connected before it.
+/// The restarts within the window. Each is stored as the total time that the server had been connected before it.
 #[derive(Debug)]
 pub(super) struct RestartWindow {
     restarts: VecDeque<Duration>,
@@ -53,7 +53,6 @@ impl RestartWindow {
         Self { restarts: VecDeque::new(), missed_starts: 0, random }
     }
 
-    /// Returns the time by which a start that begins now must be ready.
     pub(super) fn start_deadline(&self, now: Duration, config: &SuperviseConfig) -> Duration {
         now.saturating_add(config.start_limit(self.missed_starts))
     }

@@ -7,10 +7,10 @@ use mgp_types::mgp::{RestartConfig, RestartPolicy};
 /// Upper limit of `max_restarts`. Each remembered restart takes 16 bytes, and so many restarts are certainly a crash
 /// loop.
 const MAX_RESTARTS: u32 = 10_000;
-/// Lower limit of the window in which restarts are counted. With an empty window, restarts would not be counted, and a
-/// crash loop would never end.
+/// Lower limit of the window for counting restarts. With an empty window, restarts would not be counted, and a crash
+/// loop would never end.
 const MIN_WINDOW: Duration = Duration::from_secs(1);
-/// Upper limit of the window in which restarts are counted.
+/// Upper limit of the window for counting restarts.
 const MAX_WINDOW: Duration = Duration::from_hours(30 * 24);
 const MAX_WAIT: Duration = Duration::from_hours(1);
 const MIN_START_TIMEOUT: Duration = Duration::from_millis(1);
@@ -41,8 +41,8 @@ pub struct SuperviseConfig {
     pub max_restarts: u32,
     /// If `false`, `max_restarts` does not apply, and the server is started again without limit. Default: `true`.
     pub gives_up: bool,
-    /// Length of the window in which restarts are counted, measured in time that the server was connected. Default: 300
-    /// s; from 1 s to 30 days.
+    /// Length of the window for counting restarts, measured in time that the server was connected. Default: 300 s; from
+    /// 1 s to 30 days.
     ///
     /// Time in which the server waits, starts or stops does not count. So a crash loop ends in `error` however long its
     /// waits are.

@@ -23,7 +23,7 @@ use crate::state::StateHandle;
 
 /// The maximum number of commands that wait for the task; further senders wait until there is room.
 const MAX_COMMANDS: usize = 16;
-/// Number of reports by which a listener can lag behind; beyond it the listener loses the oldest reports.
+/// The maximum number of reports that a listener can lag behind; a slower listener loses the oldest reports.
 const MAX_REPORT_LAG: usize = 256;
 
 /// The client of the servers that `S` starts.

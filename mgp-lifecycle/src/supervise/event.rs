@@ -43,7 +43,7 @@ pub enum SupervisorEvent {
     Tick,
 }
 
-/// An action that the driver must execute. Several actions are executed in the order in which they were returned.
+/// An action that the driver must execute. Several actions are executed in the order they were returned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SupervisorAction {
@@ -77,9 +77,9 @@ pub enum SupervisorAction {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RestartLimitExceeded {
-    /// The number of restarts that are allowed within the window, all of which were made.
+    /// The number of restarts that were made within the window: as many as are allowed.
     pub restarts: u32,
-    /// The length of the window in which restarts are counted.
+    /// The length of the window for counting restarts.
     pub window: Duration,
 }
 

@@ -27,7 +27,7 @@ pub struct Supervised<C> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LiveServer<C> {
-    /// The client with which the server is called.
+    /// The client for calling the server.
     pub client: C,
     /// The number of starts so far, including this one.
     pub run: u64,
@@ -37,7 +37,7 @@ pub struct LiveServer<C> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StateReport {
-    /// The time at which the state changed.
+    /// The time when the state changed.
     pub at: Timestamp,
     /// The time of the change, as the duration since supervision began.
     pub elapsed: Duration,
@@ -180,8 +180,8 @@ impl<C: Clone + Send + Sync + 'static> Supervised<C> {
         rest.unwrap_or_else(|| runtime_stopped(&self.state, self.restarts()))
     }
 
-    /// Returns the state in which the server rests; `None` if it is running or will be started, or before the first
-    /// request to start or stop it.
+    /// Returns the server's state of rest; `None` if it is running or will be started, or before the first request to
+    /// start or stop it.
     #[must_use]
     pub fn rest(&self) -> Option<RestState> {
         self.status.borrow().rest.clone()

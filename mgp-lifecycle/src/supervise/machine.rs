@@ -46,11 +46,13 @@ pub struct Supervisor {
     state: ServerState,
     /// The current activity of the supervisor, in more detail than `state`.
     phase: Phase,
-    /// The total time for which the server has been connected, without the current connection.
+    /// The total time that the server has been connected, without the current connection.
     connected: Duration,
     restarts: u64,
-    /// The reason why the server rests, and the restart limit if it was exceeded; `None` before any start or stop.
-    rest: Option<(Arc<str>, Option<RestartLimitExceeded>)>,
+    /// The reason why the server rests; `None` before any start or stop.
+    rest_reason: Option<Arc<str>>,
+    /// The restart limit if it was exceeded, which is why the server rests.
+    exceeded_limit: Option<RestartLimitExceeded>,
     /// `true` if the last start failed for a reason that a restart would not remove.
     is_start_failure: bool,
 }
@@ -88,6 +90,9 @@ enum AfterStop {
     ContinueStart,
 }
 
+/// The actions that an event causes, in the order in which they must be executed.
+type Actions = Vec<SupervisorAction>;
+
 impl Supervisor {
     /// Creates a supervisor of a registered server; the seed determines the jitter of its waits.
     #[must_use]
@@ -99,7 +104,8 @@ impl Supervisor {
             phase: Phase::Resting,
             connected: Duration::ZERO,
             restarts: 0,
-            rest: None,
+            rest_reason: None,
+            exceeded_limit: None,
             is_start_failure: false,
         }
     }
@@ -165,14 +171,14 @@ impl Supervisor {
     /// Returns the state of a resting server; `None` if it runs or will be started, or before the first request.
     #[must_use]
     pub fn rest(&self) -> Option<RestState> {
-        let (Phase::Resting, Some((reason, limit))) = (&self.phase, &self.rest) else {
+        let (Phase::Resting, Some(reason)) = (&self.phase, &self.rest_reason) else {
             return None;
         };
         Some(RestState {
             state: self.state.clone(),
             reason: Arc::clone(reason),
             restarts: self.restarts,
-            limit: *limit,
+            limit: self.exceeded_limit,
             is_start_failure: self.is_start_failure,
         })
     }
@@ -180,31 +186,31 @@ impl Supervisor {
     /// Handles an event and returns the actions to execute. An event that does not fit the current phase has no effect.
     #[must_use = "the actions must be executed"]
     pub fn handle(&mut self, event: SupervisorEvent, now: Duration) -> Vec<SupervisorAction> {
-        let mut out = Vec::new();
+        let mut out = Actions::new();
         match event {
             SupervisorEvent::Start => self.on_start(now, &mut out),
             SupervisorEvent::Restart => self.on_restart(now, &mut out),
             SupervisorEvent::Stop(reason) if !restart_follows(&reason) => {
-                self.stop(&reason, now, &mut out);
+                self.on_stop(&reason, now, &mut out);
             }
             SupervisorEvent::Stop(ShutdownReason::ResourceLimit) => {
-                self.limit_reached(now, &mut out);
+                self.on_limit_reached(now, &mut out);
             }
-            SupervisorEvent::Stop(reason) => self.stop_and_restart(&reason, now, &mut out),
+            SupervisorEvent::Stop(reason) => self.on_stop_with_restart(&reason, now, &mut out),
             SupervisorEvent::Ready => self.on_ready(now, &mut out),
             SupervisorEvent::StartFailed { how, is_permanent } => {
-                self.start_failed(&how, is_permanent, now, &mut out);
+                self.on_start_failed(&how, is_permanent, now, &mut out);
             }
-            SupervisorEvent::StartContinues => self.continue_start(now, &mut out),
-            SupervisorEvent::Exited(exit) => self.exited(exit, now, &mut out),
+            SupervisorEvent::StartContinues => self.on_start_continues(now, &mut out),
+            SupervisorEvent::Exited(exit) => self.on_exit(exit, now, &mut out),
             SupervisorEvent::Unhealthy(how) if self.is_running() => {
-                self.failed(&Exit::failure(how), now, &mut out);
+                self.fail(&Exit::failure(how), now, &mut out);
             }
             SupervisorEvent::ReportedUnhealthy(how) if self.is_running() => {
-                self.reported_unhealthy(&how, now, &mut out);
+                self.on_reported_unhealthy(&how, now, &mut out);
             }
-            SupervisorEvent::Stopped if self.is_stopping() => self.stopped(now, &mut out),
-            SupervisorEvent::Tick => self.tick(now, &mut out),
+            SupervisorEvent::Stopped if self.is_stopping() => self.on_stopped(now, &mut out),
+            SupervisorEvent::Tick => self.on_tick(now, &mut out),
             SupervisorEvent::Unhealthy(_)
             | SupervisorEvent::ReportedUnhealthy(_)
             | SupervisorEvent::Stopped => {}
@@ -218,7 +224,7 @@ impl Supervisor {
 
     // === Requests ===
 
-    fn on_start(&mut self, now: Duration, out: &mut Vec<SupervisorAction>) {
+    fn on_start(&mut self, now: Duration, out: &mut Actions) {
         let reason: Arc<str> = "start".into();
         match &mut self.phase {
             Phase::Starting { .. }
@@ -234,7 +240,7 @@ impl Supervisor {
         self.window.clear();
     }
 
-    fn on_restart(&mut self, now: Duration, out: &mut Vec<SupervisorAction>) {
+    fn on_restart(&mut self, now: Duration, out: &mut Actions) {
         let reason = ShutdownReason::OperatorRequest;
         match &mut self.phase {
             Phase::Resting if self.state == ServerState::Registered => self.on_start(now, out),
@@ -246,19 +252,19 @@ impl Supervisor {
                 self.window.clear();
                 *next = start_at_once(reason_text(&reason));
             }
-            _ => self.stop_and_restart(&reason, now, out),
+            _ => self.on_stop_with_restart(&reason, now, out),
         }
     }
 
     /// Stops the server without a restart.
-    fn stop(&mut self, reason: &ShutdownReason, now: Duration, out: &mut Vec<SupervisorAction>) {
+    fn on_stop(&mut self, reason: &ShutdownReason, now: Duration, out: &mut Actions) {
         let reason_text = reason_text(reason);
         match &mut self.phase {
             // A server that was never started rests from now on, so that callers do not wait for its start.
             Phase::Resting => {
-                self.rest.get_or_insert((reason_text, None));
+                self.rest_reason.get_or_insert(reason_text);
             }
-            Phase::Waiting { .. } => self.rest_now(reason_text, None, out),
+            Phase::Waiting { .. } => self.enter_rest(reason_text, None, out),
             Phase::Stopping {
                 next: next @ (AfterStop::Start { .. } | AfterStop::ContinueStart),
                 ..
@@ -276,12 +282,7 @@ impl Supervisor {
 
     /// Stops the server and starts it again immediately, e.g. after a configuration change. This does not count as a
     /// crash.
-    fn stop_and_restart(
-        &mut self,
-        reason: &ShutdownReason,
-        now: Duration,
-        out: &mut Vec<SupervisorAction>,
-    ) {
+    fn on_stop_with_restart(&mut self, reason: &ShutdownReason, now: Duration, out: &mut Actions) {
         match &mut self.phase {
             Phase::Resting
             | Phase::Stopping {
@@ -299,11 +300,11 @@ impl Supervisor {
     }
 
     /// Stops a server that uses too many resources. This counts as a failure, but the server is notified of the reason.
-    fn limit_reached(&mut self, now: Duration, out: &mut Vec<SupervisorAction>) {
+    fn on_limit_reached(&mut self, now: Duration, out: &mut Actions) {
         let reason = ShutdownReason::ResourceLimit;
         let exit = Exit::failure(reason.as_str()).because(reason.clone());
         match self.phase {
-            Phase::Starting { .. } => self.failed(&exit, now, out),
+            Phase::Starting { .. } => self.fail(&exit, now, out),
             Phase::Running { .. } => {
                 let text = reason_text(&reason);
                 let next = self.decide_after_end(&exit, Arc::clone(&text), now);
@@ -315,7 +316,7 @@ impl Supervisor {
 
     /// Stops a server that reports that it is unhealthy. This counts as a failure, but the server still answers, so its
     /// running calls may end first.
-    fn reported_unhealthy(&mut self, how: &str, now: Duration, out: &mut Vec<SupervisorAction>) {
+    fn on_reported_unhealthy(&mut self, how: &str, now: Duration, out: &mut Actions) {
         let (exit, how) = (Exit::failure(how), clipped(how));
         let next = match self.decide_after_end(&exit, Arc::clone(&how), now) {
             AfterStop::Rest { reason, .. } => AfterStop::Fail { how: reason },
@@ -328,7 +329,7 @@ impl Supervisor {
 
     // === Events of the server ===
 
-    fn on_ready(&mut self, now: Duration, out: &mut Vec<SupervisorAction>) {
+    fn on_ready(&mut self, now: Duration, out: &mut Actions) {
         if let Phase::Starting { .. } = self.phase {
             self.enter(ServerState::Connected, "ready".into(), out);
             self.window.meet_start();
@@ -336,21 +337,15 @@ impl Supervisor {
         }
     }
 
-    fn start_failed(
-        &mut self,
-        how: &str,
-        is_permanent: bool,
-        now: Duration,
-        out: &mut Vec<SupervisorAction>,
-    ) {
+    fn on_start_failed(&mut self, how: &str, is_permanent: bool, now: Duration, out: &mut Actions) {
         if let Phase::Starting { .. } = self.phase {
             self.is_start_failure = is_permanent;
-            self.failed(&Exit::failure(how), now, out);
+            self.fail(&Exit::failure(how), now, out);
         }
     }
 
     /// Stops the remaining processes of a start that continues. The state stays `connecting`.
-    fn continue_start(&mut self, now: Duration, out: &mut Vec<SupervisorAction>) {
+    fn on_start_continues(&mut self, now: Duration, out: &mut Actions) {
         if let Phase::Starting { .. } = self.phase {
             out.push(SupervisorAction::Stop { reason: None });
             let (until, next) = (self.stop_deadline(now), AfterStop::ContinueStart);
@@ -358,20 +353,20 @@ impl Supervisor {
         }
     }
 
-    fn exited(&mut self, exit: Exit, now: Duration, out: &mut Vec<SupervisorAction>) {
+    fn on_exit(&mut self, exit: Exit, now: Duration, out: &mut Actions) {
         match self.phase {
             Phase::Starting { .. } => {
                 let mut early = Exit::failure(format!("{exit} before it was ready"));
                 early.reason = exit.reason;
-                self.failed(&early, now, out);
+                self.fail(&early, now, out);
             }
-            Phase::Running { .. } => self.failed(&exit, now, out),
+            Phase::Running { .. } => self.fail(&exit, now, out),
             // A stop is complete when the whole process tree has ended, so the exit of the main process is ignored.
             _ => {}
         }
     }
 
-    fn tick(&mut self, now: Duration, out: &mut Vec<SupervisorAction>) {
+    fn on_tick(&mut self, now: Duration, out: &mut Actions) {
         if self.deadline().is_none_or(|due| now < due) {
             return;
         }
@@ -379,11 +374,11 @@ impl Supervisor {
             Phase::Waiting { .. } => self.begin_restart("retry".into(), now, out),
             Phase::Starting { .. } => {
                 let how = format!("not ready within {:?}", self.window.miss_start(&self.config));
-                self.failed(&Exit::failure(how), now, out);
+                self.fail(&Exit::failure(how), now, out);
             }
             Phase::Stopping { .. } => {
                 out.push(SupervisorAction::Kill);
-                self.stopped(now, out);
+                self.on_stopped(now, out);
             }
             Phase::Resting | Phase::Running { .. } => {}
         }
@@ -391,7 +386,7 @@ impl Supervisor {
 
     /// Handles a failure, or an end without a request: decides the next step, and stops the remaining processes of the
     /// server.
-    fn failed(&mut self, exit: &Exit, now: Duration, out: &mut Vec<SupervisorAction>) {
+    fn fail(&mut self, exit: &Exit, now: Duration, out: &mut Actions) {
         let how = clipped(&exit.description);
         let after = if exit.is_success { ServerState::Disconnected } else { ServerState::Error };
         let next = match self.decide_after_end(exit, Arc::clone(&how), now) {
@@ -448,7 +443,7 @@ impl Supervisor {
         text: Arc<str>,
         next: AfterStop,
         now: Duration,
-        out: &mut Vec<SupervisorAction>,
+        out: &mut Actions,
     ) {
         self.add_connected_time(now);
         if self.state == ServerState::Connected {
@@ -459,21 +454,21 @@ impl Supervisor {
     }
 
     /// Takes the step that follows a stop, because the stop is complete.
-    fn stopped(&mut self, now: Duration, out: &mut Vec<SupervisorAction>) {
+    fn on_stopped(&mut self, now: Duration, out: &mut Actions) {
         let Phase::Stopping { next, .. } = std::mem::replace(&mut self.phase, Phase::Resting)
         else {
             return;
         };
         match next {
-            AfterStop::Rest { reason, limit } => self.rest_now(reason, limit, out),
+            AfterStop::Rest { reason, limit } => self.enter_rest(reason, limit, out),
             AfterStop::GiveUp { limit, how } => {
                 self.leave_draining(&how, out);
                 let reason = self.give_up(limit, &how, out);
-                self.rest_now(reason, Some(limit), out);
+                self.enter_rest(reason, Some(limit), out);
             }
             AfterStop::Fail { how } => {
                 self.leave_draining(&how, out);
-                self.rest_now(how, None, out);
+                self.enter_rest(how, None, out);
             }
             AfterStop::Start { at, reason } if at > now => {
                 if matches!(self.state, ServerState::Draining | ServerState::Error) {
@@ -486,19 +481,19 @@ impl Supervisor {
         }
     }
 
-    /// Enters a state from which the server can change to `error`: §11.2 does not allow this change from `draining`.
-    fn leave_draining(&mut self, how: &Arc<str>, out: &mut Vec<SupervisorAction>) {
+    /// Enters a state that can change to `error`: §11.2 does not allow this change from `draining`.
+    fn leave_draining(&mut self, how: &Arc<str>, out: &mut Actions) {
         if self.state == ServerState::Draining {
             self.enter(ServerState::Restarting, Arc::clone(how), out);
         }
     }
 
     /// Enters the resting phase, because nothing is running and nothing will be started.
-    fn rest_now(
+    fn enter_rest(
         &mut self,
         reason: Arc<str>,
         limit: Option<RestartLimitExceeded>,
-        out: &mut Vec<SupervisorAction>,
+        out: &mut Actions,
     ) {
         match self.state {
             ServerState::Connecting | ServerState::Draining => {
@@ -510,43 +505,37 @@ impl Supervisor {
             _ => {}
         }
         self.phase = Phase::Resting;
-        self.rest = Some((reason, limit));
+        (self.rest_reason, self.exceeded_limit) = (Some(reason), limit);
     }
 
-    fn give_up(
-        &mut self,
-        limit: RestartLimitExceeded,
-        how: &str,
-        out: &mut Vec<SupervisorAction>,
-    ) -> Arc<str> {
+    fn give_up(&mut self, limit: RestartLimitExceeded, how: &str, out: &mut Actions) -> Arc<str> {
         let reason: Arc<str> = format!("{}: {limit}; {how}", RestartLimitExceeded::WORD).into();
         out.push(SupervisorAction::GiveUp(limit));
         self.enter(ServerState::Error, Arc::clone(&reason), out);
         reason
     }
 
-    fn begin_restart(&mut self, reason: Arc<str>, now: Duration, out: &mut Vec<SupervisorAction>) {
+    fn begin_restart(&mut self, reason: Arc<str>, now: Duration, out: &mut Actions) {
         // This restart is counted after this change of state, whose report contains the number of earlier ones.
         self.leave_for_connecting(&reason, out);
         self.restarts = self.restarts.saturating_add(1);
         self.connect(reason, now, out);
     }
 
-    fn connect(&mut self, reason: Arc<str>, now: Duration, out: &mut Vec<SupervisorAction>) {
+    fn connect(&mut self, reason: Arc<str>, now: Duration, out: &mut Actions) {
         self.enter(ServerState::Connecting, reason, out);
         self.spawn(now, out);
     }
 
     /// Starts a process or connection of a server that is connecting.
-    fn spawn(&mut self, now: Duration, out: &mut Vec<SupervisorAction>) {
+    fn spawn(&mut self, now: Duration, out: &mut Actions) {
         out.push(SupervisorAction::Start);
-        (self.rest, self.is_start_failure) = (None, false);
+        (self.rest_reason, self.exceeded_limit, self.is_start_failure) = (None, None, false);
         self.phase = Phase::Starting { until: self.window.start_deadline(now, &self.config) };
     }
 
-    /// If §11.2 does not allow a change from the current state to `connecting`, enters a state from which that change
-    /// is allowed.
-    fn leave_for_connecting(&mut self, reason: &Arc<str>, out: &mut Vec<SupervisorAction>) {
+    /// If §11.2 does not allow a change from the current state to `connecting`, first enters a state that allows it.
+    fn leave_for_connecting(&mut self, reason: &Arc<str>, out: &mut Actions) {
         match self.state {
             ServerState::Draining | ServerState::Error => {
                 self.enter(ServerState::Restarting, Arc::clone(reason), out);
@@ -558,8 +547,8 @@ impl Supervisor {
         }
     }
 
-    /// If restarts are not limited, forgets the earlier restarts once the server was connected long enough, so that the
-    /// next wait is short again.
+    /// If restarts are not limited, forgets the earlier restarts after the server was connected long enough, so that
+    /// the next wait is short again.
     fn forget_restarts_after_long_run(&mut self, now: Duration) {
         if let Phase::Running { since } = self.phase
             && !self.config.gives_up
@@ -569,7 +558,7 @@ impl Supervisor {
         }
     }
 
-    /// Adds the time of the current connection so far to the total time for which the server has been connected.
+    /// Adds the duration of the current connection so far to the total time that the server has been connected.
     fn add_connected_time(&mut self, now: Duration) {
         if let Phase::Running { since } = &mut self.phase {
             self.connected = self.connected.saturating_add(now.saturating_sub(*since));
@@ -581,7 +570,7 @@ impl Supervisor {
         now.saturating_add(self.config.stop_timeout)
     }
 
-    fn enter(&mut self, to: ServerState, reason: Arc<str>, out: &mut Vec<SupervisorAction>) {
+    fn enter(&mut self, to: ServerState, reason: Arc<str>, out: &mut Actions) {
         let from = std::mem::replace(&mut self.state, to.clone());
         out.push(SupervisorAction::Enter { from, to, reason, restarts: self.restarts });
     }

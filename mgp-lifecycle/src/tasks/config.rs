@@ -25,7 +25,7 @@ pub struct TasksConfig {
     pub max_ttl: Duration,
     /// Poll interval that is recommended to callers. Default: 1 s.
     pub poll_interval: Duration,
-    /// The time for which a modern call runs as a normal request before it becomes a task. Default: 50 ms.
+    /// The time that a modern call runs as a normal request before it becomes a task. Default: 50 ms.
     ///
     /// With zero, a call becomes a task unless its future completes the first time it is polled. If a tool runs on its
     /// own tokio task, its calls never complete at the first poll, so they always become MCP tasks.

@@ -27,7 +27,7 @@ pub(super) struct Entry {
     pub(super) id: String,
     /// The caller that started the task; only the same caller can see it.
     pub(super) owner: Caller,
-    /// The permissions of the credentials with which the task was started; `None` for a caller without credentials.
+    /// The permissions of the credentials that started the task; `None` for a caller without credentials.
     permissions: Option<Vec<String>>,
     /// The sequence number of the task, in the order of creation.
     pub(super) number: u64,
@@ -36,7 +36,6 @@ pub(super) struct Entry {
     pub(super) caller: Arc<PeerInfo>,
     /// The facts about the call, which also determine the form of the outcome.
     pub(super) info: CallInfo,
-    /// Notified on every change of `state`.
     pub(super) changed: Notify,
     pub(super) driver: OnceLock<AbortHandle>,
     era: Era,
@@ -66,7 +65,7 @@ struct Question {
     askers: usize,
 }
 
-/// The way in which a task ended.
+/// The way a task ended.
 #[derive(Clone, Debug)]
 pub(super) enum Outcome {
     Completed(Payload),
@@ -96,7 +95,6 @@ impl Outcome {
 }
 
 impl EntryState {
-    /// Returns the status of the task if it has ended.
     fn ended(&self) -> Option<TaskStatus> {
         Some(match self.outcome.as_ref()? {
             Outcome::Completed(_) if self.is_tool_error => TaskStatus::Failed,
@@ -301,7 +299,6 @@ impl Entry {
         WaitingCaller { entry: Arc::clone(self), key: cx.key }
     }
 
-    /// Returns the context of the latest waiting caller.
     pub(super) fn latest_waiting(&self) -> Option<Context> {
         self.state.lock().waiting.last().cloned()
     }

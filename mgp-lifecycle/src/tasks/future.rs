@@ -30,7 +30,7 @@ pub(super) struct ResponseFuture {
     limit: Option<Pin<Box<Sleep>>>,
 }
 
-/// The time within which the call can complete as a normal request.
+/// The time limit of a call that can still complete as a normal request.
 enum Grace {
     // No timer exists yet, because it is created only if the call does not complete at its first poll.
     Fresh,

@@ -23,7 +23,7 @@ use super::entry::Entry;
 use super::negotiate::Plan;
 use super::table::Table;
 
-/// Ticket in a call's extensions with which the handler can make the call a task earlier than the layer would.
+/// Ticket in a call's extensions that lets the handler make the call a task earlier than the layer would.
 ///
 /// A question asked before [`begin`](Self::begin) ends the call: it is returned to the caller, and the call runs again
 /// with the answer. A question asked afterwards is kept in the task, and the running call waits for the answer.
@@ -63,7 +63,7 @@ impl TaskTicket {
         self.0.entry().is_some()
     }
 
-    /// Recommends a poll interval to the caller, e.g. that of another server's task for which the call waits; has no
+    /// Recommends a poll interval to the caller, e.g. that of another server's task if the call waits for it. Has no
     /// effect before the call has become a task. The interval is at least 100 ms and at most one minute.
     pub fn recommend_interval(&self, interval: Duration) {
         if let Some(entry) = self.0.entry() {
@@ -110,7 +110,7 @@ enum Stage {
 /// The state of the call while it is a request.
 #[derive(Default)]
 struct Round {
-    /// The thread on which the layer is polling the call; `None` between two polls.
+    /// The thread that is polling the call for the layer; `None` between two polls.
     polling: Option<ThreadId>,
     /// `true` if a question was asked on the thread `polling` during the poll. If the handler runs on a tokio task of
     /// its own, `run_round` collects the questions on that task instead.
@@ -123,8 +123,8 @@ struct Round {
 }
 
 impl CallStage {
-    /// Replaces the call's channel for questions and its outlet for partial results by ones that depend on the stage of
-    /// the call, and adds its [`TaskTicket`].
+    /// Replaces the call's channel for questions and its outlet for partial results by ones that depend on the call's
+    /// stage, and adds its [`TaskTicket`].
     pub(super) fn install(call: &mut Call, table: &Arc<Table>, plan: Plan) -> Arc<Self> {
         let this = Arc::new(Self {
             own: call.cx().clone(),

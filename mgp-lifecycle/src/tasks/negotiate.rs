@@ -10,14 +10,14 @@ use serde::Deserialize;
 use super::config::TasksConfig;
 use crate::error::LifecycleError;
 
-/// The way in which a call can become a task.
+/// The way a call can become a task.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     /// The era that determines the form of the task on the wire.
     pub(super) era: Era,
-    /// The time for which the task is kept.
+    /// The lifetime of the task.
     pub(super) ttl: Duration,
-    /// The time within which the call can complete as a normal request before it becomes a task; `None` means one poll.
+    /// The time that the call may take as a normal request before it becomes a task; `None` means one poll.
     pub(super) grace: Option<Duration>,
     /// `true` if the call must become a task. It is then refused before it runs if the table is full.
     pub(super) task_only: bool,

@@ -6,7 +6,10 @@ use std::time::Duration;
 
 use mgp_types::mcp::CallToolResult;
 use mgp_types::method::{Request as _, ToolsCall};
-use mgp_types::proposal::{CallMembers, IdempotencyKey, StepStatus, TransactionStatus};
+use mgp_types::mgp::ShutdownReason;
+use mgp_types::proposal::{
+    CallMembers, IdempotencyKey, IdempotencyTtl, StepStatus, TransactionStatus,
+};
 use mgp_types::service::{
     Call, Context, CredentialGrant, Method, Params, Peer, Principal, Reply, Scope, ScopeKind,
     ServerId,
@@ -20,12 +23,17 @@ use crate::error::LifecycleError;
 
 /// The time that a rollback waits for steps that are still running.
 const STEPS_TIMEOUT: Duration = Duration::from_mins(2);
-/// The maximum number of attempts to undo a step whose server is not ready.
-const MAX_ATTEMPTS: u32 = 4;
+/// The maximum number of attempts to undo a step whose server is not ready, and to store the end of a step.
+pub(super) const MAX_ATTEMPTS: u32 = 4;
 /// The waits between two attempts: half a second at first, five seconds at most.
-const BACKOFF: Backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(5));
+pub(super) const BACKOFF: Backoff =
+    Backoff::new(Duration::from_millis(500), Duration::from_secs(5));
+/// The maximum wait between two attempts, even if the refusal names a longer one.
+const MAX_WAIT: Duration = Duration::from_mins(1);
+/// The time that the key of a compensation is kept: a rollback that a kill interrupted may go on days later.
+const KEY_TTL: Duration = Duration::from_hours(24 * 7);
 
-/// The time after which the rollback of an inactive transaction is tried again if its beginning could not be stored.
+/// The delay before the rollback of an inactive transaction is tried again if its beginning could not be stored.
 const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 
 /// A call that undoes a step.
@@ -40,14 +48,14 @@ pub struct CompensationCall {
     pub server: ServerId,
     /// The name of the tool that undoes the step.
     pub tool: String,
-    /// The arguments with which the tool is called.
+    /// The arguments of the call.
     pub arguments: RawObject,
     /// The members of the call, i.e. its idempotency key.
     pub members: CallMembers,
 }
 
 impl CompensationCall {
-    /// Returns the call in the form in which a stack of services takes it. The scope must be ended after the call.
+    /// Converts this into a call for a stack of services. The scope must be ended after the call.
     ///
     /// # Errors
     /// −32603 if the params cannot be written.
@@ -157,7 +165,8 @@ impl Transactions {
             if saga.status != TransactionStatus::RollingBack {
                 return Ok(saga);
             }
-            if self.current_tools().is_none() {
+            // The call that undoes a step when the tools end may still complete the rollback.
+            if self.current_tools().is_none() && !self.0.rollbacks.lock().contains(key) {
                 return Err(RpcError::internal(
                     "the server stops; its next start continues the rollback",
                 ));
@@ -190,7 +199,7 @@ impl Transactions {
             tracing::warn!(
                 transaction = saga.id,
                 agent = saga.owner.name(),
-                "transaction not rolled back completely; `mgp transactions` shows what is left"
+                "transaction not rolled back completely; `mgp transactions` or `Transactions::list` shows what is left"
             );
             if let Some(tools) = self.current_tools() {
                 tools.report(saga.owner.tenant(), &saga.record());
@@ -218,15 +227,17 @@ impl Transactions {
         };
         let mut members = CallMembers::default();
         let key = IdempotencyKey(step.undo_key(saga));
-        members.set(&key).map_err(|error| error.message().to_owned())?;
-        let grant = self.valid_grant(saga.credentials.as_ref()).await?;
+        let set = members.set(&key).and_then(|()| members.set(&IdempotencyTtl(KEY_TTL.as_secs())));
+        set.map_err(|error| error.message().to_owned())?;
         let mut backoff = BACKOFF;
         for attempt in 1.. {
+            // The wait for this attempt may have been long enough for the credentials to end.
+            let grant = self.valid_grant(saga.credentials.as_ref()).await?;
             let tools = self.current_tools().ok_or("the server stops")?;
             // A task of its own, because a panic in it must not end the rollback.
             let answer = tokio::spawn(tools.compensate(CompensationCall {
                 principal: saga.owner.principal(),
-                grant: grant.clone(),
+                grant,
                 server: undo.server.as_str().into(),
                 tool: undo.tool.clone(),
                 arguments: undo.arguments.clone(),
@@ -238,7 +249,9 @@ impl Transactions {
                 // The idempotency key makes another attempt safe: the server runs it only if this attempt did not run.
                 Err(_) if attempt < MAX_ATTEMPTS && tools.has_ended() => {}
                 Err(error) if attempt < MAX_ATTEMPTS && is_passing(&error) => {
-                    tokio::time::sleep(backoff.next_delay()).await;
+                    let named = error.as_recovery().and_then(|hints| hints.retry_after_ms);
+                    let named = Duration::from_millis(named.unwrap_or_default()).min(MAX_WAIT);
+                    self.wait_while_running(backoff.next_delay().max(named)).await;
                 }
                 Err(error) => return Err(error.message().to_owned()),
             }
@@ -248,6 +261,15 @@ impl Transactions {
 }
 
 impl Transactions {
+    /// Waits, unless the tools end: their server must not wait for another attempt.
+    async fn wait_while_running(&self, mut wait: Duration) {
+        while !wait.is_zero() && self.current_tools().is_some() {
+            let part = wait.min(Duration::from_secs(1));
+            tokio::time::sleep(part).await;
+            wait -= part;
+        }
+    }
+
     /// Returns the rights of the caller that began a transaction; the caller's own session may have ended long ago.
     ///
     /// # Errors
@@ -256,13 +278,17 @@ impl Transactions {
         &self,
         credentials: Option<&TransactionCredentials>,
     ) -> Result<Option<CredentialGrant>, String> {
-        let Some(TransactionCredentials { key, permissions }) = credentials else {
+        let Some(TransactionCredentials { key, permissions, grant }) = credentials else {
             return Ok(None);
         };
         if let Some(key) = key {
-            let is_live = match self.0.live_keys.get() {
-                Some(is_live) => tokio::spawn(is_live(key.clone())).await.unwrap_or(false),
-                None => false,
+            let is_live = match (self.0.live_keys.get(), grant) {
+                (Some(is_live), _) => tokio::spawn(is_live(key.clone())).await.unwrap_or(false),
+                (None, Some(grant)) => grant.is_valid(),
+                (None, None) => {
+                    let unknown = "its caller's key cannot be checked; an operator may try again";
+                    return Err(unknown.to_owned());
+                }
             };
             if !is_live {
                 return Err("the credentials of its caller have ended; an operator may try again"
@@ -335,7 +361,12 @@ impl Transactions {
         if !self.0.runs.load(Ordering::Relaxed) {
             self.run_in_background();
         }
-        let stopped = || RpcError::internal("the coordinator of transactions is not started");
+        let stopped = || {
+            if self.0.tools.lock().is_empty() {
+                return RpcError::internal("the coordinator of transactions is not started");
+            }
+            LifecycleError::Draining(ShutdownReason::OperatorRequest).into()
+        };
         self.current_tools().ok_or_else(stopped)
     }
 }

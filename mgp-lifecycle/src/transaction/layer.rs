@@ -5,7 +5,6 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use mgp_types::RpcError;
 use mgp_types::proposal::{
     CallMembers, Compensation, IdempotencyKey, Member as _, StepId, StepStatus, TransactionId,
 };
@@ -13,20 +12,25 @@ use mgp_types::service::{
     BoxFuture, Call, CallRecord, Context, Either, MgpService, Reply, RetryAttempt, ServerId,
     is_tool_error,
 };
-use mgp_types::{Object, Payload};
+use mgp_types::{ErrorCode, Object, Payload, RpcError};
 use tower_service::Service;
 
+use super::compensate::{BACKOFF, MAX_ATTEMPTS};
 use super::log::SagaKey;
 use super::saga::{Owner, Saga, Step, Undo, now_ms};
-use super::{Transactions, check_id};
+use super::{MAX_TEXT_BYTES, Transactions, check_id};
 use crate::error::LifecycleError;
 use crate::idempotency::{ignore_gone_caller, key_of};
 use crate::retry::Failure;
 
 /// The maximum number of steps in a transaction.
 const MAX_STEPS: usize = 100;
-/// The maximum size of the arguments of a compensation, in bytes.
-const MAX_ARGUMENTS_BYTES: usize = 64 << 10;
+/// The maximum length of the name of a step's tool, in bytes.
+const MAX_TOOL_BYTES: usize = 256;
+/// The maximum size of a compensation, in bytes.
+const MAX_UNDO_BYTES: usize = 64 << 10;
+/// The maximum size of all compensations of a transaction, in bytes; beyond it, the transaction takes no further steps.
+const MAX_SAGA_BYTES: usize = 1 << 20;
 
 /// Layer that adds each tool call with a transaction id to that transaction as a step.
 ///
@@ -80,7 +84,7 @@ impl Transactions {
     /// the step again before the call runs.
     ///
     /// # Errors
-    /// The error with which [`TransactionLayer`] would refuse the call now.
+    /// The error if [`TransactionLayer`] would refuse the call now.
     pub fn check(&self, call: &Call) -> Result<(), RpcError> {
         let Some(step) = StepCall::read(self, call)? else { return Ok(()) };
         let saga = self.0.log.get(&step.saga);
@@ -112,7 +116,6 @@ impl StepTask {
     }
 }
 
-/// A call that is a step of a transaction.
 struct StepCall {
     saga: SagaKey,
     id: Option<String>,
@@ -135,6 +138,10 @@ impl StepCall {
         let cx = call.cx();
         let Some(TransactionId(saga)) = cx.member()? else { return Ok(None) };
         let Some(tool) = call.tool().map(|tool| tool.name.to_owned()) else { return Ok(None) };
+        if tool.len() > MAX_TOOL_BYTES {
+            // The log would keep the name, even if the tool is unknown.
+            return Err(RpcError::new(ErrorCode::TOOL_NOT_FOUND, "unknown tool"));
+        }
         let tools = transactions.tools()?;
         let server = cx.server.clone().unwrap_or_else(|| "".into());
         let key = key_of(cx)?;
@@ -211,9 +218,11 @@ impl StepCall {
         let continued = saga.steps.iter().rfind(|step| is_same(step) && continues(step));
         let continued = continued.map(|step| step.id.clone());
         let id = self.id.or(continued).unwrap_or_else(|| saga.unused_step_id());
+        let mut is_continued = false;
         if let Some(index) = saga.steps.iter().position(|step| step.id == id) {
             let step = &saga.steps[index];
-            let runs_again = step.status == StepStatus::Failed || continues(step);
+            is_continued = continues(step);
+            let runs_again = step.status == StepStatus::Failed || is_continued;
             if !is_same(step) || !self.is_keyed && !runs_again {
                 return Err(LifecycleError::StepExists(id));
             }
@@ -225,6 +234,10 @@ impl StepCall {
             saga.steps.remove(index);
         } else if saga.steps.len() >= MAX_STEPS {
             return Err(LifecycleError::TooManySteps(MAX_STEPS));
+        }
+        // A step that could not continue would not end, and the transaction could not be committed.
+        if !is_continued && saga.undo_bytes() > MAX_SAGA_BYTES {
+            return Err(LifecycleError::TooMuchToUndo(MAX_SAGA_BYTES));
         }
         saga.steps.push(Step {
             id: id.clone(),
@@ -243,9 +256,9 @@ impl StepCall {
 }
 
 fn check_size(undo: &Undo) -> Result<(), RpcError> {
-    if undo.arguments.as_payload().as_str().len() > MAX_ARGUMENTS_BYTES {
+    if undo.bytes() > MAX_UNDO_BYTES {
         return Err(RpcError::invalid_params(format!(
-            "the arguments of a compensation may have {MAX_ARGUMENTS_BYTES} bytes"
+            "a compensation may have {MAX_UNDO_BYTES} bytes, with its arguments and its description"
         )));
     }
     Ok(())
@@ -258,30 +271,30 @@ async fn run_step<S: MgpService>(
     mut call: Call,
     step: StepCall,
 ) -> Result<Reply, RpcError> {
-    let log = &transactions.0.log;
     let (saga, server) = (step.saga.clone(), step.server.clone());
-    let running = log.step_begins(&saga);
-    let ((id, is_new), _) = log.change(&saga, |saga| step.begin(saga)).await?;
+    let running = transactions.0.log.step_begins(&saga);
     call.cx_mut().extensions.insert(StepTask::default());
     let _caller = ignore_gone_caller(&mut call);
-    let cx = call.cx().clone();
-    // A question to the caller ends the step; the next round of the call begins it again.
-    let (asking, answer) = (cx.caller_access.clone(), inner.call(call));
-    let (step_id, end) = (id.clone(), transactions.clone());
-    let (saga_id, end_cx) = (saga.1.clone(), cx.clone());
+    let (cx, step_cx) = (call.cx().clone(), call.cx().clone());
     let task = async move {
-        let answer = asking.run_round(answer).await;
-        let ended = end_step(&end, &saga, (&step_id, is_new), &server, &end_cx, &answer);
+        // In this task, because a caller that disconnects now must not leave a step that has begun but never runs.
+        let log = &transactions.0.log;
+        let ((id, is_new), _) = log.change(&saga, |saga| step.begin(saga)).await?;
+        // A question to the caller ends the step; the next round of the call begins it again.
+        let asking = step_cx.caller_access.clone();
+        let answer = asking.run_round(inner.call(call)).await;
+        let ended = end_step(&transactions, &saga, (&id, is_new), &server, &step_cx, &answer);
         if let Err(error) = ended.await {
-            tracing::warn!(transaction = saga.1, step = step_id, %error, "end of a step not stored");
+            tracing::warn!(transaction = saga.1, step = id, %error, "end of a step not stored");
         }
         drop(running);
+        if answer.is_ok() {
+            step_cx.add_to_result(&TransactionId(saga.1))?;
+            step_cx.add_to_result(&StepId(id))?;
+        }
         answer
     };
-    let reply = crate::idempotency::run_on(&cx, task).await?;
-    cx.add_to_result(&TransactionId(saga_id))?;
-    cx.add_to_result(&StepId(id))?;
-    Ok(reply)
+    crate::idempotency::run_on(&cx, task).await
 }
 
 /// Records the end of a step, with the compensation that its server declared.
@@ -305,23 +318,31 @@ async fn end_step(
     let asked_in = cx.logical.as_deref().filter(|_| has_asked).map(str::to_owned);
     let declared = declared(answer).or_else(|| cx.added_to_result());
     let declared = declared.map(|declared| usable(transactions, cx, server, declared));
-    let end = |saga: &mut Saga| {
+    let end = |saga: &mut Saga| -> Result<(), LifecycleError> {
         saga.active_ms = now_ms();
         let Some(step) = saga.step(id) else { return Ok(()) };
         // A replayed result does not change a step that has already ended. A failed repetition does not change a step
         // whose first call may still run.
         if step.status == StepStatus::Started && (is_new || status == StepStatus::Done) {
-            step.status = status;
-            step.asked_in = asked_in;
+            step.status = status.clone();
+            step.asked_in.clone_from(&asked_in);
         }
-        match declared {
-            Some(Ok(undo)) => step.undo = Some(undo),
-            Some(Err(why)) if step.undo.is_none() => step.error = Some(why),
+        match &declared {
+            Some(Ok(undo)) => step.undo = Some(undo.clone()),
+            Some(Err(why)) if step.undo.is_none() => step.error = Some(why.clone()),
             _ => {}
         }
         Ok(())
     };
-    transactions.0.log.change(saga, end).await.map(drop)
+    // Only this call knows how the step ended, so it tries again if the store is busy for a moment.
+    let mut backoff = BACKOFF;
+    for _ in 1..MAX_ATTEMPTS {
+        if transactions.0.log.change(saga, &end).await.is_ok() {
+            return Ok(());
+        }
+        tokio::time::sleep(backoff.next_delay()).await;
+    }
+    transactions.0.log.change(saga, &end).await.map(drop)
 }
 
 /// Returns whether a call failed, or its result reports a failure.
@@ -340,7 +361,6 @@ fn had_no_effect(answer: &Result<Reply, RpcError>) -> bool {
     }
 }
 
-/// Returns the compensation that a result declares, if any.
 fn declared(answer: &Result<Reply, RpcError>) -> Option<Compensation> {
     let body = answer.as_ref().ok()?.as_body()?;
     let in_meta = body.get("_meta").and_then(|meta| meta.get::<Object>().ok());
@@ -368,6 +388,9 @@ fn usable(
     let checked = check_size(&undo).and_then(|()| may_call());
     match checked {
         Ok(()) => Ok(undo),
-        Err(error) => Err(format!("its compensation `{}`: {}", undo.tool, error.message())),
+        Err(error) => {
+            let why = format!("its compensation `{}`: {}", undo.tool, error.message());
+            Err(mgp_types::clip(&why, MAX_TEXT_BYTES))
+        }
     }
 }

@@ -20,7 +20,7 @@ pub(super) const MAX_OF_CALLER: usize = 100;
 pub(super) const MAX_OPEN: usize = 1_000;
 /// The maximum number of settled transactions that are kept, so that their ids cannot be used again.
 const MAX_SETTLED: usize = 2_000;
-/// The time for which a transaction is kept after it was settled.
+/// The time that a transaction is kept after it was settled.
 const SETTLED_TTL: Duration = Duration::from_hours(24);
 
 /// The id of a transaction together with its caller.
@@ -44,10 +44,10 @@ impl SagaLog {
                     sagas.insert((saga.owner.clone(), saga.id.clone()), saga);
                 }
                 Some(Err(error)) => {
-                    return Err(StoreError::Unreadable(format!(
-                        "transaction {}: {error}",
-                        record.key
-                    )));
+                    let key = &record.key;
+                    let why =
+                        format!("`{key}` in `{SPACE}` is damaged ({error}); restore a backup");
+                    return Err(StoreError::Unreadable(why));
                 }
                 None => {}
             }
@@ -112,8 +112,7 @@ impl SagaLog {
             let before = saga.clone();
             let value = change(saga).inspect_err(|_| saga.clone_from(&before))?;
             let after = Payload::of(saga)?;
-            // Start to store the change while holding the lock, so that changes are stored in the order in which they
-            // were made.
+            // Start to store the change while holding the lock, so that changes are stored in the order they were made.
             let put = Change::new().put(SPACE, store_key(key), after.clone());
             (value, before, saga.clone(), self.store.commit(put))
         };

@@ -42,7 +42,7 @@ const MAX_ID_BYTES: usize = 128;
 /// The maximum length of the description or the reason of a transaction, in bytes.
 const MAX_TEXT_BYTES: usize = 500;
 
-/// The interface through which the coordinator of transactions examines and calls tools.
+/// The tools as the coordinator of transactions sees them: it examines and calls them.
 pub trait TransactionTools: Send + Sync + 'static {
     /// Checks that the caller is allowed to call the tool of a compensation.
     ///
@@ -78,7 +78,7 @@ pub struct Transactions(Arc<Coordinator>);
 
 struct Coordinator {
     log: Arc<SagaLog>,
-    /// The tools with which the transactions were started, e.g. those of each connection of a server.
+    /// The tools that transactions were started with, e.g. those of each connection of a server.
     tools: Mutex<Vec<Arc<dyn TransactionTools>>>,
     live_keys: OnceLock<Box<LiveKeys>>,
     /// The rollbacks that run in this process.
@@ -111,8 +111,9 @@ impl Transactions {
         })))
     }
 
-    /// Sets the function that returns whether the API key with an id is valid now. Without it, a transaction that a
-    /// caller with a key began cannot be rolled back: it waits for a person. Only the first call has an effect.
+    /// Sets the function that returns whether the API key with an id is valid now. Without it, only the process that
+    /// received a key can check it: after a restart, the rollback of a transaction that a caller with a key began waits
+    /// for a person. Only the first call has an effect.
     #[must_use]
     pub fn live_keys(
         self,
@@ -223,6 +224,8 @@ impl Transactions {
             }
             saga.status = TransactionStatus::Committed;
             saga.active_ms = now_ms();
+            // These calls are never made, and the log keeps the transaction for a day.
+            saga.steps.iter_mut().for_each(|step| step.undo = None);
             Ok(())
         };
         self.0.log.change(&key, commit).await.map(|((), saga)| saga.result())
@@ -327,7 +330,7 @@ impl Transactions {
         match (found.next(), found.next()) {
             (Some(saga), None) => Ok((saga.owner, saga.id)),
             (None, _) => Err(RpcError::invalid_params(
-                "no transaction with this id waits for a person; `mgp transactions ls` lists those that do",
+                "no transaction with this id waits for a person; `mgp transactions ls` or `Transactions::list` lists those that do",
             )),
             (Some(_), Some(_)) => Err(RpcError::invalid_params(
                 "several agents have a transaction with this id; name the agent",

@@ -42,31 +42,34 @@ impl Owner {
         &self.tenant
     }
 
-    /// Returns the name under which operators know the caller: that of its agent or, without an agent, its subject.
+    /// Returns the caller's name as operators know it: its agent or, without an agent, its subject.
     pub(super) fn name(&self) -> &str {
         self.agent.as_deref().unwrap_or(&self.subject)
     }
 }
 
-/// The credentials with which a transaction began or its rollback was requested. Its compensations have no more rights
-/// than these.
+/// The credentials that began a transaction or requested its rollback. Its compensations have no more rights than
+/// these.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct TransactionCredentials {
     /// The id of the API key; `None` for other credentials.
     pub(super) key: Option<String>,
     /// The permissions of the key, or the scopes of the token.
     pub(super) permissions: Vec<String>,
+    /// The credentials themselves, which only the process that received them can check.
+    #[serde(skip)]
+    pub(super) grant: Option<CredentialGrant>,
 }
 
 impl TransactionCredentials {
     pub(super) fn of(cx: &Context) -> Option<Self> {
         let grant = cx.extensions.get::<CredentialGrant>()?;
         let (key, permissions) = (grant.key().map(str::to_owned), grant.permissions().to_vec());
-        Some(Self { key, permissions })
+        Some(Self { key, permissions, grant: Some(grant.clone()) })
     }
 }
 
-/// A transaction in the form in which it is stored.
+/// A stored transaction.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Saga {
     pub(super) id: String,
@@ -80,7 +83,7 @@ pub(super) struct Saga {
     pub(super) reason: Option<String>,
     pub(super) note: Option<String>,
     pub(super) began_ms: u64,
-    /// The time at which a step last began or ended, or at which the transaction ended.
+    /// The time when a step last began or ended, or when the transaction ended.
     pub(super) active_ms: u64,
     pub(super) timeout_ms: u64,
     pub(super) steps: Vec<Step>,
@@ -129,6 +132,12 @@ impl Undo {
         }
     }
 
+    pub(super) fn bytes(&self) -> usize {
+        let arguments = self.arguments.as_payload().as_str().len();
+        let description = self.description.as_ref().map_or(0, String::len);
+        self.server.len() + self.tool.len() + arguments + description
+    }
+
     fn to_compensation(&self) -> Compensation {
         let mut compensation = Compensation::new(self.tool.as_str());
         compensation.arguments = Some(self.arguments.clone());
@@ -141,6 +150,11 @@ impl Undo {
 impl Saga {
     pub(super) fn step(&mut self, id: &str) -> Option<&mut Step> {
         self.steps.iter_mut().find(|step| step.id == id)
+    }
+
+    /// Returns the size of all compensations, in bytes.
+    pub(super) fn undo_bytes(&self) -> usize {
+        self.steps.iter().filter_map(|step| step.undo.as_ref()).map(Undo::bytes).sum()
     }
 
     /// Returns an id for the next step that no other step has; the caller may have chosen some of their ids.
@@ -170,12 +184,12 @@ impl Saga {
         )
     }
 
-    /// Returns the index of the last step for which a compensation must still be attempted.
+    /// Returns the index of the last step whose compensation must still be attempted.
     pub(super) fn next_to_undo(&self) -> Option<usize> {
         self.steps.iter().rposition(|step| step.status == StepStatus::Done && !step.only_reads)
     }
 
-    /// Marks the steps of which it is unknown whether they had an effect, so that a person examines them.
+    /// Marks the steps that may or may not have had an effect, so that a person examines them.
     pub(super) fn mark_interrupted(&mut self) {
         for step in self.steps.iter_mut().filter(|step| step.status == StepStatus::Started) {
             if step.only_reads {
@@ -251,8 +265,8 @@ impl Step {
     }
 
     /// Returns the idempotency key for an attempt to undo the step, so that the attempt runs only once. The key
-    /// includes the time at which the transaction began, because the transaction's id can be used again while the key
-    /// is still stored.
+    /// includes the time when the transaction began, because the transaction's id can be used again while the key is
+    /// still stored.
     pub(super) fn undo_key(&self, saga: &Saga) -> String {
         let name = format!("{}\n{}\n{}", saga.id, saga.began_ms, self.id);
         let hash = Sha256Hash::digest(name.as_bytes()).to_string();

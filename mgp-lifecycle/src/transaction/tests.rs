@@ -1,7 +1,9 @@
 //! Tests of transactions: steps, rollbacks, and the state after a kill.
 
+mod interruptions;
+
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use mgp_types::mcp::Tool;
@@ -33,8 +35,11 @@ struct Tools {
     undone: Mutex<Vec<String>>,
     keys: Mutex<Vec<String>>,
     reported: Mutex<Vec<String>>,
+    /// The refusals of the next compensations, which do not run.
+    refusals: Mutex<Vec<RpcError>>,
     /// `true` if compensations never complete.
     hangs: bool,
+    has_ended: AtomicBool,
 }
 
 impl TransactionTools for Tools {
@@ -53,6 +58,9 @@ impl TransactionTools for Tools {
         if self.hangs {
             return Box::pin(std::future::pending());
         }
+        if let Some(refusal) = self.refusals.lock().pop() {
+            return Box::pin(std::future::ready(Err(refusal)));
+        }
         let mut cx = mock::client(Stack::from_fn(|_| async { Ok(Reply::empty()) })).cx;
         cx.extensions.insert(call.members);
         let key = cx.member::<IdempotencyKey>().unwrap().unwrap();
@@ -64,6 +72,10 @@ impl TransactionTools for Tools {
         let result =
             format!(r#"{{"content":[{{"type":"text","text":"no"}}],"isError":{is_broken}}}"#);
         Box::pin(async { Ok(Reply::raw(Payload::from_trusted(result))) })
+    }
+
+    fn has_ended(&self) -> bool {
+        self.has_ended.load(Ordering::Relaxed)
     }
 
     fn report(&self, _: &str, transaction: &TransactionRecord) {

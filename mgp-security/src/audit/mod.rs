@@ -37,6 +37,7 @@ mod tests;
 
 pub(crate) use event::REQUESTS_ONLY;
 pub use event::{DefinitionFlag, Event, EventActor};
+pub(crate) use forward::check_positions;
 pub use forward::{Delivery, Forwarder, Forwarding, Ingest, Replay, UnknownSink};
 pub use layer::{Audit, AuditLayer};
 pub use log::{
@@ -44,7 +45,7 @@ pub use log::{
     LogError, LogFiles, LogHead, RecordFlaw, verify,
 };
 #[cfg(feature = "sqlite")]
-pub(crate) use log::{private_folder, refuse_others};
+pub(crate) use log::{private_folder, refuse_others, verify_with_store};
 pub use recorded_arguments::{Arguments, AuditConfig};
 pub use result_word::{RESULT_WORDS, result_word};
 pub use source::EventSource;

@@ -30,6 +30,10 @@ struct Published {
 /// The HTTP methods that are allowed for the metadata document.
 const READ: &str = "GET, HEAD, OPTIONS";
 
+/// The answer to a client that tries to register. Many clients do so if their key is missing or wrong, and show their
+/// user only this text.
+const NO_REGISTRATION: &[u8] = br#"{"error":"access_denied","error_description":"clients cannot register here: send a valid key or token in the header `Authorization: Bearer`"}"#;
+
 impl Answers {
     /// Creates the responses of a server that publishes this metadata; the default value is for a server that publishes
     /// none.
@@ -53,7 +57,12 @@ impl Answers {
         let document = self.published.as_ref();
         let document = document.filter(|one| is_root_document(path) || path == one.path);
         let Some(published) = document else {
-            let is_login = path.starts_with("/.well-known/") || path == "/register";
+            if path == "/register" {
+                let body = Bytes::from_static(NO_REGISTRATION);
+                let headers = [(CONTENT_TYPE, "application/json"), (CACHE_CONTROL, "no-store")];
+                return Some(respond(StatusCode::NOT_FOUND, body, &headers));
+            }
+            let is_login = path.starts_with("/.well-known/");
             return is_login.then(|| respond(StatusCode::NOT_FOUND, Bytes::new(), &[]));
         };
         Some(match *method {

@@ -293,6 +293,11 @@ async fn a_client_without_a_key_is_not_led_to_believe_that_it_could_register() {
     ] {
         assert_eq!(closed.get(method, path).await.status(), status, "{path}");
     }
+    // Clients show their user this text only.
+    let answer = closed.get(Method::POST, "/register").await;
+    let body: Value = serde_json::from_slice(answer.body()).unwrap();
+    let text = body["error_description"].as_str().unwrap();
+    assert!(text.contains("send a valid key"), "{text}");
 }
 
 /// A service that fails unless it is called through the instance whose readiness was polled.

@@ -5,10 +5,10 @@ use std::cell::OnceCell;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use mgp_types::mcp;
 use mgp_types::mgp::Permission;
 use mgp_types::service::{Context, Principal, ServerId};
 use mgp_types::store::StoreError;
+use mgp_types::{Payload, mcp};
 
 use super::{CallFacts, CallPreparations, ConfirmedTool};
 use crate::access::{Access, AccessView};
@@ -18,7 +18,7 @@ use crate::definition::{
 };
 use crate::permission::{PermissionView, Permissions};
 use crate::policy::{Policies, ServerPolicy};
-use crate::tool::{Assess, Assessment, Confirmations, NamedTool, Validators};
+use crate::tool::{Assess, Assessment, Confirmations, NamedTool, Validators, with_reference};
 
 /// The origin of the tools that are called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -291,6 +291,8 @@ impl<'a> Snapshot<'a> {
     ) -> Option<Arc<CallApproval>> {
         let CallFacts { server, tool, arguments, at, .. } = *facts;
         let by = &facts.call.cx().principal;
+        let referring = with_reference(facts.call);
+        let arguments = referring.as_ref().map(Payload::as_str).or(arguments);
         let call = CalledTool { tool, arguments, definition: self.definition(tool) };
         self.sources.confirmations.as_ref()?.approved(by, server, &call, at.get(), is_enough)
     }

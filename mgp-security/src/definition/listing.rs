@@ -2,7 +2,7 @@
 //! changed.
 
 use std::cell::LazyCell;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use mgp_types::mgp::AuditEvent;
@@ -166,7 +166,7 @@ impl Definitions {
         let before = self.known(server);
         // Computed on demand, because most lists contain no new definition.
         let shadows = LazyCell::new(|| self.shadows(server, &book));
-        let own = LazyCell::new(|| own_names(tools));
+        let own = LazyCell::new(|| OwnNames::of(tools));
         let admitted = admitted(&self.0.seen());
         let is_known = |id: &str| self.0.is_known(id, &admitted, &book);
         let mut read = 0;
@@ -192,7 +192,7 @@ impl Definitions {
                     owned.err().or_else(|| shadows.find(name))
                 };
                 let is_of_another = |word: &str| shadows.has(word) && !own.contains(word);
-                let is_own = |word: &str| own.contains(word) && !shadows.has(word);
+                let is_own = |word: &str| own.has_end(word) && !shadows.has(word);
                 let mut listed = ListedTool::new(raw, hash, flaw, is_of_another, is_own);
                 if let Some(reason) = &reason {
                     listed.inspection.restrict(reason);
@@ -451,10 +451,31 @@ fn flagged(server: &ServerId, tool: &str, what: &Inspection) -> AuditEvent {
     event.build()
 }
 
-/// Returns the names of the tools in a list, in lower case.
-fn own_names(tools: &[Payload]) -> HashSet<String> {
-    let name = |raw: &Payload| raw.get::<Extras>().ok()?.get("name")?.get::<String>().ok();
-    tools.iter().filter_map(name).map(|name| name.to_lowercase()).collect()
+/// The names of the tools in a list, in lower case and backwards, so that a name is found by its end.
+struct OwnNames(BTreeSet<String>);
+
+impl OwnNames {
+    fn of(tools: &[Payload]) -> Self {
+        let name = |raw: &Payload| raw.get::<Extras>().ok()?.get("name")?.get::<String>().ok();
+        Self(tools.iter().filter_map(name).map(|name| backwards(&name.to_lowercase())).collect())
+    }
+
+    /// Returns whether a word is the name of one of these tools.
+    fn contains(&self, word: &str) -> bool {
+        self.0.contains(&backwards(word))
+    }
+
+    /// Returns whether a word is the name of one of these tools, or its end: descriptions often leave out what all
+    /// names of a server begin with, e.g. `search_tasks` for `asana_search_tasks`.
+    fn has_end(&self, word: &str) -> bool {
+        let end = backwards(word) + "_";
+        let is_end = |name: &String| name.starts_with(&end);
+        self.contains(word) || self.0.range(end.clone()..).next().is_some_and(is_end)
+    }
+}
+
+fn backwards(name: &str) -> String {
+    name.chars().rev().collect()
 }
 
 /// Returns the entry of a tool with this definition, and whether the entry is new, i.e. whether `before`, the entries

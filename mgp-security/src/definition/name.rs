@@ -7,6 +7,8 @@ use mgp_types::service::ServerId;
 use unicode_normalization::UnicodeNormalization;
 use unicode_security::skeleton;
 
+use super::review::name_words;
+
 /// The maximum length of a tool name or server id, in bytes.
 const NAME_MAX: usize = 128;
 
@@ -51,8 +53,9 @@ pub enum NameFlaw {
     /// The name is reserved for the protocol.
     #[error("the name `{0}` belongs to the protocol; choose another")]
     Reserved(String),
-    /// A tool of another server has this name, or the name begins with the id of another server, also together with the
-    /// id of its own server.
+    /// The name belongs to another server: a tool of that server has the name, or the name begins with the id of that
+    /// server. The name `b.c` on a server `a` also belongs to a server `a.b`, because commands write `a.b.c` for both
+    /// tools.
     #[error("the name `{name}` is already that of `{of}`")]
     Taken {
         /// The name of the tool, with invisible characters escaped.
@@ -128,9 +131,9 @@ impl NameFlaw {
         }
     }
 
-    /// Checks that a tool's name does not begin with the id of another server, also together with the id of its own
-    /// server: commands name `b.c` of `a` like `c` of `a.b`. Such a name looks like a tool of that server, whether or
-    /// not that server lists it now.
+    /// Checks that a tool's name does not begin with the id of another server, neither alone nor after the id of its
+    /// own server: commands name `b.c` of `a` like `c` of `a.b`. Such a name looks like a tool of that server, whether
+    /// or not that server lists it now.
     ///
     /// # Errors
     /// [`NameFlaw::Taken`] if the name begins with such an id.
@@ -206,11 +209,15 @@ impl Shadows {
     /// Returns a flaw if a tool name can be confused with a different name of another server's tool.
     ///
     /// An identical name is not a flaw here: tools are called by server and name, and the router decides to which
-    /// server a bare name belongs.
+    /// server a bare name belongs. The same words joined in another way, e.g. `readFile` for `read_file`, are not a
+    /// flaw either, unless the names differ only in capitals or marks, which some hosts change.
     pub(super) fn find(&self, tool: &str) -> Option<NameFlaw> {
         let (server, name) = looks(tool).iter().find_map(|looks| self.looks.get(looks))?;
+        let is_other_style =
+            name_words(name) == name_words(tool) && without_style(name) != without_style(tool);
+        let is_distinct = is_other_style || name == tool || differ_in_numbers(name, tool);
         let like = format!("{server}/{name}");
-        (name != tool).then(|| NameFlaw::LooksLike { name: super::review::visible(tool), like })
+        (!is_distinct).then(|| NameFlaw::LooksLike { name: super::review::visible(tool), like })
     }
 }
 
@@ -242,6 +249,23 @@ fn plain(name: &str) -> String {
         looks = looks.replace(pair, letter);
     }
     looks
+}
+
+/// Returns the name in lower case, with one `_` in place of all marks between two parts.
+fn without_style(name: &str) -> String {
+    let parts = name.split(|c: char| !c.is_alphanumeric()).filter(|part| !part.is_empty());
+    parts.collect::<Vec<_>>().join("_").to_lowercase()
+}
+
+/// Returns whether two names differ only in marks, and these separate other numbers: `page_1_12` and `page_11_2` do not
+/// look alike.
+fn differ_in_numbers(one: &str, other: &str) -> bool {
+    let letters = |name: &str| without_style(name).replace('_', "");
+    let numbers = |name: &str| -> Vec<String> {
+        let parts = name.split(|c: char| !c.is_ascii_digit()).filter(|part| !part.is_empty());
+        parts.map(str::to_owned).collect()
+    };
+    letters(one) == letters(other) && numbers(one) != numbers(other)
 }
 
 /// Returns whether two names differ only in doubled letters or two swapped letters, which a reader can overlook.
@@ -354,6 +378,26 @@ mod tests {
             assert_eq!(NameFlaw::check_shadow("new", name, known).is_ok(), fits, "{name}");
         }
         assert_eq!(NameFlaw::check_shadow("tool.fs", "read_file", known), Ok(()));
+    }
+
+    #[test]
+    fn another_style_of_the_same_words_is_not_a_look_alike() {
+        let shadows = Shadows::of([("files", "read_file"), ("book", "page_1_12")]);
+        for (name, fits) in [
+            ("read_file", true),
+            ("readFile", true),
+            ("page_11_2", true),
+            ("page_1_l2", false),
+            ("page_l_12", false),
+            ("Read_File", false),
+            ("read-file", false),
+            ("read__file", false),
+            ("read_fi1e", false),
+            ("readfiIe", false),
+            ("files_read_file", false),
+        ] {
+            assert_eq!(shadows.find(name).is_none(), fits, "{name}");
+        }
     }
 
     #[test]

@@ -10,6 +10,13 @@ use super::review::{Finding, Rule as ReviewRule, Severity};
 /// The reason for the refusal of a tool whose server announces changes faster than its tools can be listed.
 const UNSETTLED: &str = "its server announced changes of its tools while they were listed";
 
+/// The reason for the refusal of a new tool of a server that has reached the limits of its list.
+pub(super) const CROWDED: &str =
+    "its server has listed more than 10,000 different tools in all, or 16 MiB at once";
+
+/// The text for a finding that names another server, which the caller may not be allowed to know.
+const LIKE_ANOTHER: &str = "its name or the id of its server can be mistaken for another one";
+
 /// The error for a tool that cannot be called because its definition changed, waits for an operator, or is
 /// unusable.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -86,8 +93,9 @@ impl DefinitionRefused {
                     let _ = details.encode("differences_left_out", &held.differences_left_out);
                 }
             }
-            // The server's announcements are the reason, not the definition, so the error lists no findings.
-            DefinitionState::Refused(found) if is_unsettled(found) => {}
+            // The server's list is the reason, not the definition, so the error lists no findings.
+            DefinitionState::Refused(found)
+                if is_only(found, UNSETTLED) || is_only(found, CROWDED) => {}
             DefinitionState::Refused(found) => findings = found,
             DefinitionState::Unseen | DefinitionState::Pinned => {}
         }
@@ -95,6 +103,7 @@ impl DefinitionRefused {
             .iter()
             .map(|one| match self.reads {
                 Reads::Everything => one.to_string(),
+                Reads::Places if names_another(one) => LIKE_ANOTHER.to_owned(),
                 Reads::Places if one.at.is_empty() => one.what.clone(),
                 Reads::Places => format!("{} in {}", one.what, top(&one.at)),
             })
@@ -121,7 +130,8 @@ pub(crate) fn why_not_callable(standing: &DefinitionState) -> &'static str {
         DefinitionState::Refused(found) if is_only_locked(found) => {
             "its definition is not the one in mgp.lock"
         }
-        DefinitionState::Refused(found) if is_unsettled(found) => UNSETTLED,
+        DefinitionState::Refused(found) if is_only(found, UNSETTLED) => UNSETTLED,
+        DefinitionState::Refused(found) if is_only(found, CROWDED) => CROWDED,
         DefinitionState::Refused(found) if is_of_server(found) => {
             "the id of its server cannot be used"
         }
@@ -135,8 +145,11 @@ fn remedy(standing: &DefinitionState) -> &'static str {
         DefinitionState::Refused(found) if is_only_locked(found) => {
             "an operator can check the definition, and lock it with `mgp lock`"
         }
-        DefinitionState::Refused(found) if is_unsettled(found) => {
+        DefinitionState::Refused(found) if is_only(found, UNSETTLED) => {
             "call it again; if that fails too, its server must announce only real changes"
+        }
+        DefinitionState::Refused(found) if is_only(found, CROWDED) => {
+            "its server must list fewer tools; then an operator can remove the server, and add it again"
         }
         DefinitionState::Refused(found) if is_of_server(found) => {
             "an operator must give its server another id"
@@ -146,9 +159,15 @@ fn remedy(standing: &DefinitionState) -> &'static str {
     }
 }
 
-/// Returns whether a definition is refused only because its server announced changes while it was listed.
-fn is_unsettled(found: &[Finding]) -> bool {
-    matches!(found, [one] if one.what == UNSETTLED)
+/// Returns whether a definition is refused only for this reason.
+fn is_only(found: &[Finding], reason: &str) -> bool {
+    matches!(found, [one] if one.what == reason)
+}
+
+/// Returns whether the text of a finding can contain the id or a tool of another server.
+fn names_another(finding: &Finding) -> bool {
+    finding.rule == ReviewRule::Likeness.id()
+        || finding.rule == ReviewRule::Name.id() && finding.at.is_empty()
 }
 
 /// Returns whether a tool is refused because of the id of its server. A flaw of its own name has the place `/name`.
@@ -225,6 +244,29 @@ mod tests {
             let remedy: Option<String> = details.decode("remedy").ok().flatten();
             assert!(remedy.is_some_and(|remedy| remedy.starts_with(expected)), "{at}");
         }
+    }
+
+    #[test]
+    fn only_operators_read_which_other_server_a_name_resembles() {
+        let flaw =
+            Finding::about(ReviewRule::Likeness, "/name", "it is already that of `hidden`", "");
+        let state = DefinitionState::Refused(vec![flaw].into());
+        let ann = Principal::new("local", "ann");
+        for (by, is_shown) in [(ann.clone(), false), (ann.operator(), true)] {
+            let refused = DefinitionRefused::new(&ServerId::from("a"), "b.c", state.clone(), &by);
+            let found: Option<Vec<String>> = refused.details().decode("findings").ok().flatten();
+            assert_eq!(found.unwrap()[0].contains("hidden"), is_shown);
+        }
+    }
+
+    #[test]
+    fn a_tool_beyond_the_limits_of_a_list_is_not_reported_as_faulty() {
+        let state = super::super::server_listing::refused(CROWDED);
+        let ann = Principal::new("local", "ann");
+        let refused = DefinitionRefused::new(&ServerId::from("many"), "read", state, &ann);
+        assert_eq!(refused.to_string(), format!("`read` of `many` is disabled: {CROWDED}"));
+        let remedy: Option<String> = refused.details().decode("remedy").ok().flatten();
+        assert!(remedy.is_some_and(|remedy| remedy.contains("list fewer tools")));
     }
 
     #[test]

@@ -15,6 +15,7 @@ use super::diff::{Differences, differences};
 use super::inspection::Inspection;
 use super::name::NameFlaw;
 use super::pin::{Pin, PinKind, PinPair, PinTable};
+use super::refused::CROWDED;
 use super::review::{Finding, Rule, Severity};
 use super::state::HeldDefinition;
 use super::table::{KnownTool, Tools};
@@ -238,9 +239,7 @@ impl ServerListing {
         if let Some(flaw) = &self.flaw {
             tools.others = refused_id(flaw);
         } else if self.full {
-            tools.others = refused(format!(
-                "the server has listed more than {TOOLS_MAX} tools or lists {BYTES_MAX} bytes"
-            ));
+            tools.others = refused(CROWDED);
         }
         let mut named: BTreeMap<Box<str>, KnownTool> = BTreeMap::new();
         if let Some(server) = server.filter(|_| !self.own) {
@@ -472,7 +471,8 @@ fn changed(pin: &Pin, now: &Payload) -> Differences {
     }
 }
 
-/// Returns the state of each tool of a server whose id cannot be used. The finding has no place in a definition.
+/// Returns the state that all tools of a server have if its id cannot be used. The finding names no member of a
+/// definition, because the flaw is in the id.
 fn refused_id(flaw: &NameFlaw) -> DefinitionState {
     DefinitionState::Refused(vec![Finding::about(Rule::Name, "", flaw.to_string(), "")].into())
 }

@@ -529,13 +529,13 @@ async fn a_server_that_looks_like_another_is_not_let_in() {
     definitions.observe(&"fi1es".into(), &[tool(READ)]).await.unwrap();
     assert_eq!(audit.events().len(), before, "it is told once");
     let mail = ServerId::from("mail");
-    let copy = tool(r#"{"name":"Read","inputSchema":{}}"#);
+    let copy = tool(r#"{"name":"reacl","inputSchema":{}}"#);
     definitions.observe(&mail, &[tool(READ), copy]).await.unwrap();
     assert_eq!(definitions.state(Some(&mail), "read"), DefinitionState::Pinned);
-    let DefinitionState::Flagged(held) = definitions.state(Some(&mail), "Read") else {
+    let DefinitionState::Flagged(held) = definitions.state(Some(&mail), "reacl") else {
         panic!("a name that looks like another's waits");
     };
-    assert_eq!(held.findings[0].what, "the name `Read` looks like `files/read`; choose another");
+    assert_eq!(held.findings[0].what, "the name `reacl` looks like `files/read`; choose another");
 }
 
 #[tokio::test]

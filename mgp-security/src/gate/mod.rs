@@ -1,32 +1,32 @@
 //! The gate in front of a service, which applies the [decision](crate::decision) to calls and lists.
 //!
 //! - [`DecisionService`] decides about each call, without waiting if no answer is needed.
+//! - `target.rs` determines which part of a server a message uses; `denial.rs` refuses it.
 //! - `wait.rs` obtains the answers that a call needs; after each answer, the call is decided again, immediately before
 //!   it runs.
 //! - `list.rs` filters lists; `layers.rs` defines the layers.
 //!
 //! Applies to: inbound and outbound.
 
+mod denial;
 mod layers;
 mod list;
+mod target;
 mod wait;
 
 use std::future::{Ready, ready};
 use std::sync::Arc;
 
-use mgp_types::method::{
-    CompletionComplete, PromptsGet, PromptsList, Request, ResourcesDirectoryRead, ResourcesList,
-    ResourcesRead, ResourcesSubscribe, ResourcesTemplatesList, SkillsGet, SkillsList,
-    SubscriptionsListen, ToolsCall, ToolsList, ToolsValidate,
-};
+use mgp_types::RpcError;
 use mgp_types::mgp::{Permission, Validator};
 use mgp_types::service::{
     BoxFuture, Call, CallRecord, CredentialGrant, Either, MgpService, Recheck, Reply, Rule,
-    ServerId, Target, WaitMark,
+    WaitMark,
 };
-use mgp_types::{ErrorCode, Extras, RpcError, clip};
 use tower_service::Service;
 
+use self::denial::{deny, unknown_tool};
+use self::target::{CallTarget, validated_tool};
 use crate::access::{Credentials, Delegation, Moment, name_of};
 use crate::audit::REQUESTS_ONLY;
 use crate::decision::{
@@ -38,9 +38,6 @@ use crate::error::Refusal;
 use crate::tool::{ConfirmRefused, note};
 
 pub use layers::{AccessLayer, ConfirmLayer, DefinitionLayer, PermissionLayer, ValidateLayer};
-
-/// The maximum length of a name or rule in a log message, in bytes.
-const MAX_LOGGED: usize = 256;
 
 /// The service of all layers that decide about calls: [`AccessLayer`], [`DefinitionLayer`], [`PermissionLayer`],
 /// [`ValidateLayer`], [`ConfirmLayer`], and of [`Governance`](crate::Governance).
@@ -253,197 +250,4 @@ fn decide_again(sources: &Sources, call: &Call, answers: Answers) -> Result<(), 
 /// Returns the error that refuses a call because a question that the call needs cannot be asked.
 fn undecided() -> RpcError {
     RpcError::internal("a question about this call could not be asked; it was not run")
-}
-
-/// Logs a refusal for the operator, and converts it to the error for the caller.
-fn deny(sources: &Sources, call: &Call, refusal: Refusal) -> RpcError {
-    if let Refusal::Unconfirmed(refused) = &refusal
-        && let Some(reason) = refused.reason()
-    {
-        note(call.cx(), "justification", reason);
-    }
-    let error = RpcError::from(refusal);
-    note_remedy(call, &error);
-    log_denied(sources, call, &error);
-    error
-}
-
-/// Adds to the audit record of a refused call what would let it run: the missing permissions, and the id of the
-/// approval request that a person can answer.
-fn note_remedy(call: &Call, error: &RpcError) {
-    let Some(details) = error.as_recovery().and_then(|hint| hint.details.as_ref()) else { return };
-    let missing = details.decode::<Vec<Extras>>("missing").ok().flatten().unwrap_or_default();
-    let names: Vec<String> =
-        missing.iter().filter_map(|one| one.get("permission")?.get().ok()).collect();
-    if !names.is_empty() {
-        note(call.cx(), "missing", &names.join(" "));
-    }
-    if let Ok(Some(id)) = details.decode::<String>("approval_id") {
-        note(call.cx(), "approval_id", &id);
-    }
-}
-
-fn log_denied(sources: &Sources, call: &Call, error: &RpcError) {
-    let (cx, tool) = (call.cx(), call.params().target());
-    let tool = match tool {
-        Some(Target::Tool(tool)) => Some(clip(tool, MAX_LOGGED)),
-        _ => None,
-    };
-    tracing::info!(
-        server = sources.server_of(cx).map(ServerId::as_str),
-        tool = tool.as_deref(),
-        agent = name_of(&cx.principal),
-        rule = Rule::of(error).map(|rule| clip(rule.as_str(), MAX_LOGGED)).as_deref(),
-        code = error.code().0,
-        trace = cx.trace.as_deref(),
-        "denied"
-    );
-}
-
-/// The part of a server that a message uses.
-///
-/// Notifications have a target like requests, because a server might run them as well.
-enum CallTarget<'a> {
-    Tool(&'a str),
-    /// A tool call without the name of a tool.
-    Unnamed,
-    /// A request to check arguments. It contains the tool's name in a member that is not parsed yet.
-    Validation,
-    /// The list of the server's tools.
-    Tools,
-    /// Something that belongs to the server as a whole, e.g. a resource.
-    Server,
-    /// A list of items that belong to the server as a whole, with the name of the member that contains them.
-    List(&'static str),
-    Other,
-}
-
-impl<'a> CallTarget<'a> {
-    fn of(call: &'a Call) -> Self {
-        match call.params().target() {
-            Some(Target::Tool(name)) => Self::Tool(name),
-            _ if call.is::<SubscriptionsListen>() && watches_resources(call) => Self::Server,
-            _ => Self::of_method(call.method().as_str()),
-        }
-    }
-
-    fn of_method(method: &str) -> Self {
-        match method {
-            ToolsCall::METHOD => Self::Unnamed,
-            ToolsList::METHOD => Self::Tools,
-            ToolsValidate::METHOD => Self::Validation,
-            ResourcesRead::METHOD
-            | ResourcesDirectoryRead::METHOD
-            | SkillsGet::METHOD
-            | ResourcesSubscribe::METHOD
-            | PromptsGet::METHOD
-            | CompletionComplete::METHOD => Self::Server,
-            ResourcesList::METHOD => Self::List("resources"),
-            ResourcesTemplatesList::METHOD => Self::List("resourceTemplates"),
-            PromptsList::METHOD => Self::List("prompts"),
-            SkillsList::METHOD => Self::List("skills"),
-            // All other messages are allowed; e.g. a caller who has lost access to a resource can still unsubscribe
-            // from it. The test below lists their methods. Methods that are not in the table of mgp-types pass too:
-            // the routers behind this gate refuse those that they do not know.
-            _ => Self::Other,
-        }
-    }
-}
-
-/// Returns the name of the tool in a request to check arguments.
-fn validated_tool(call: &Call) -> Result<String, RpcError> {
-    Ok(call.params().get::<<ToolsValidate as Request>::Params>()?.name)
-}
-
-fn unknown_tool(name: &str) -> RpcError {
-    let message =
-        format!("unknown tool `{}`; use a name from `tools/list`", clip(name, MAX_LOGGED));
-    RpcError::new(ErrorCode::TOOL_NOT_FOUND, message)
-}
-
-/// Returns whether a request opens a stream that reports changes of resources. Returns `true` if its params cannot be
-/// parsed.
-fn watches_resources(call: &Call) -> bool {
-    let params = call.params().get::<<SubscriptionsListen as Request>::Params>();
-    params.map_or(true, |params| !params.notifications.resource_subscriptions.is_empty())
-}
-
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-
-    use mgp_types::method::{Direction, methods};
-
-    use super::*;
-
-    /// The markers of the messages to a server that pass the gate without a check. Add a method only if it uses no
-    /// tool, resource or prompt of a server, or if the layer that answers it checks the access itself.
-    const UNCHECKED: &[&str] = &[
-        "AccessGrant",
-        "AccessQuery",
-        "AccessRevoke",
-        "AuditNotification",
-        "CallbackRespond",
-        "Cancelled",
-        "DiscoveryDeregister",
-        "DiscoveryList",
-        "DiscoveryRegister",
-        "EventNotification",
-        "EventsChannels",
-        "EventsReplay",
-        "EventsSubscribe",
-        "EventsUnsubscribe",
-        "HealthPing",
-        "HealthStatusGet",
-        "Initialize",
-        "Initialized",
-        "LifecycleShutdown",
-        "LoggingSetLevel",
-        "ManifestGet",
-        "PermissionAwait",
-        "PermissionGrant",
-        "PermissionRequest",
-        "PermissionResponse",
-        "PermissionsCheck",
-        "Ping",
-        "Progress",
-        "ResourcesUnsubscribe",
-        "RootsListChanged",
-        "ScopesNegotiate",
-        "ScopesRevoke",
-        "ServerDiscover",
-        "ServersRecommend",
-        "StreamCancel",
-        "StreamGap",
-        "StreamPace",
-        "SubscriptionsListen",
-        "TasksCancel",
-        "TasksGet",
-        "TasksList",
-        "TasksResult",
-        "TasksStatus",
-        "TasksUpdate",
-        "ToolsDiscover",
-        "ToolsRequest",
-        "ToolsSession",
-        "ToolsSessionEvict",
-        "TransactionBegin",
-        "TransactionCommit",
-        "TransactionRollback",
-        "TxBegin",
-        "TxCommit",
-        "TxRollback",
-    ];
-
-    #[test]
-    fn every_message_to_a_server_is_checked_unless_it_is_listed_as_unchecked() {
-        // The methods that only a kernel has are left out: they are for operators, and no server gets them.
-        let to_server = methods()
-            .filter(|info| info.direction != Direction::ToClient && !info.is_kernel_only());
-        let unchecked = to_server
-            .filter(|info| matches!(CallTarget::of_method(info.name), CallTarget::Other))
-            .map(|info| info.marker);
-        let expected: BTreeSet<&str> = UNCHECKED.iter().copied().collect();
-        assert_eq!(unchecked.collect::<BTreeSet<_>>(), expected);
-    }
 }

@@ -10,13 +10,14 @@ use mgp_types::service::{
 };
 use mgp_types::{Payload, RpcError};
 
-use super::{Answers, decide_and_note, deny, leave_recheck, log_denied, undecided, with_facts};
+use super::denial::{deny, log_denied};
+use super::{Answers, decide_and_note, leave_recheck, undecided, with_facts};
 use crate::decision::{
     CallOutcome, CallPreparations, ConfirmedTool, Requirement, Sources, after_permissions,
     judge_permissions, lacked_permissions,
 };
 use crate::error::Refusal;
-use crate::tool::{Assessment, RiskyCall};
+use crate::tool::{Assessment, RiskyCall, with_reference};
 
 /// The number of answers after which a call no longer waits for the audit record of an override of its tool's risk.
 /// Without this limit, an operator who changes the override again and again would keep the call waiting. Every other
@@ -181,7 +182,7 @@ async fn confirm(
         cx: cx.clone(),
         server: server.cloned(),
         tool: tool.to_owned(),
-        arguments: call.tool_arguments(),
+        arguments: with_reference(call).unwrap_or_else(|| call.tool_arguments()),
         definition,
         assessment,
         missing: missing.to_vec(),

@@ -11,7 +11,7 @@ use super::place::LogPlace;
 use super::{Governance, GovernanceBuilder};
 use crate::audit::{
     AuditLog, BadRecord, DigestKey, Fsync, LogConfig, LogError, LogFiles, LogHead, RecordFlaw,
-    private_folder, refuse_others, verify,
+    private_folder, refuse_others, verify_with_store,
 };
 
 /// The name of the database with access entries, permissions, pins, and the head of the audit log.
@@ -51,7 +51,7 @@ pub enum FolderError {
     },
     /// The database has no entry of the audit log in the folder, so it lost its content or is another one.
     #[error(
-        "`{path}` has no entry of the audit log in `{dir}`: it was lost or replaced, and with it access entries, permissions and approved definitions; restore it from a back-up, or start with an empty one: move its folder away, and name another `dir` below `[kernel.audit]` if that has one"
+        "`{path}` has no entry of the audit log in `{dir}`: it was lost or replaced, and with it access entries, permissions and approved definitions; without a running kernel, remove it, `…-wal` and `…-shm`, and restore it from a back-up together with its `…-wal`, or start with an empty one: move its folder away, and name another `dir` below `[kernel.audit]` if that has one"
     )]
     StateLost {
         /// The path of the database in the state folder.
@@ -59,6 +59,11 @@ pub enum FolderError {
         /// The directory of the audit log.
         dir: PathBuf,
     },
+    /// The folder has an audit log or the key of one, but no database. The value is the path of the database.
+    #[error(
+        "`{0}` is missing, and with it access entries, permissions and approved definitions; without a running kernel, remove `…-wal` and `…-shm`, and restore it from a back-up together with its `…-wal`, or start with an empty one: move its folder away, and name another `dir` below `[kernel.audit]` if that has one"
+    )]
+    StateMissing(PathBuf),
     /// The audit log cannot be opened, or its records were tampered with.
     #[error("the audit log cannot be used: {0}")]
     Log(#[from] LogError),
@@ -118,6 +123,9 @@ impl GovernanceBuilder {
         let folder = &absolute(folder.as_ref());
         private_folder(folder).map_err(FolderError::of_folder)?;
         let path = folder.join(STATE);
+        if is_missing(&path) && folder.join(KEY).exists() {
+            return Err(FolderError::StateMissing(path));
+        }
         let config = self.logging.take().map(|change| change(default_config(folder)));
         let opened = open_state(folder, &path, config.as_ref()).await;
         let db = opened.map_err(FolderError::state(&path))?;
@@ -191,10 +199,11 @@ impl Governance {
     }
 
     /// Verifies the audit log of a folder against the head in the folder's state, and returns the number of records;
-    /// see [`verify`].
+    /// see [`verify`](crate::verify). Also checks that the state has the changes whose events the log has.
     ///
     /// # Errors
-    /// [`FolderError::Log`] with the first record that was changed; other errors mean that the folder cannot be read.
+    /// [`FolderError::Log`] with the first record that was changed, or with the number of changes that the state lost;
+    /// other errors mean that the folder cannot be read.
     ///
     /// # Cancel safety
     /// Dropping the future changes nothing.
@@ -249,6 +258,7 @@ struct LogAtRest {
     dir: PathBuf,
     name: String,
     head: Option<LogHead>,
+    db: Db,
 }
 
 impl LogAtRest {
@@ -259,9 +269,11 @@ impl LogAtRest {
 
 async fn verify_at_rest(folder: &Path, dir: Option<&Path>) -> Result<u64, FolderError> {
     let is_current = dir.is_none();
-    let LogAtRest { dir, name, head } = at_rest(folder, dir).await?;
+    let LogAtRest { dir, name, head, db } = at_rest(folder, dir).await?;
     let head = head.ok_or_else(BadRecord::no_head).map_err(LogError::from);
-    let is_new = fs::read_dir(&dir).map_or(true, |mut entries| entries.next().is_none());
+    // A lost database does not name the directory of its log, but the first log of the folder created the key.
+    let is_new = !folder.join(KEY).exists()
+        && fs::read_dir(&dir).map_or(true, |mut entries| entries.next().is_none());
     let head = match head {
         Err(error) if !is_new => return Err(FolderError::log(&folder.join(STATE), dir)(error)),
         head => head?,
@@ -270,22 +282,26 @@ async fn verify_at_rest(folder: &Path, dir: Option<&Path>) -> Result<u64, Folder
         refuse_others(&dir, &name)?;
         DigestKey::check(&folder.join(KEY)).map_err(LogError::from)?;
     }
-    Ok(verify_blocking(dir, name, head).await?)
+    Ok(verify_with_store(dir, name, head, &db).await?)
 }
 
-/// Verifies a log on a thread for blocking work, because reading a long log takes time.
-async fn verify_blocking(dir: PathBuf, name: String, head: LogHead) -> Result<u64, LogError> {
-    let counted = tokio::task::spawn_blocking(move || verify(&dir, &name, &head)).await;
-    counted.unwrap_or_else(|ended| std::panic::resume_unwind(ended.into_panic()))
+/// Returns whether a file certainly does not exist. If this user may not look into the folder, opening the file fails
+/// with that reason.
+fn is_missing(path: &Path) -> bool {
+    matches!(path.try_exists(), Ok(false))
 }
 
 /// Reads the head of a folder's current log, or of its log in the directory `dir`. The folder must exist.
 async fn at_rest(folder: &Path, dir: Option<&Path>) -> Result<LogAtRest, FolderError> {
     let folder = &absolute(folder);
     let path = folder.join(STATE);
-    // If this user may not look into the folder, opening the state fails with that reason.
-    if matches!(path.try_exists(), Ok(false)) {
-        return Err(FolderError::Empty(path));
+    if is_missing(&path) {
+        let has_state = [KEY, LOG].iter().any(|name| folder.join(name).exists());
+        return Err(if has_state {
+            FolderError::StateMissing(path)
+        } else {
+            FolderError::Empty(path)
+        });
     }
     let db = Db::open(&path).await.map_err(FolderError::state(&path))?;
     let place = match dir {
@@ -296,7 +312,7 @@ async fn at_rest(folder: &Path, dir: Option<&Path>) -> Result<LogAtRest, FolderE
         None => LogPlace::kept(&db, folder).await.map_err(FolderError::state(&path))?,
     };
     let head = LogHead::in_store(&db, &place.name).await?;
-    Ok(LogAtRest { dir: place.dir_in(folder), name: place.name, head })
+    Ok(LogAtRest { dir: place.dir_in(folder), name: place.name, head, db })
 }
 
 /// Opens the state. If each record of the log is synced, each change is too: otherwise a power cut could undo a change
@@ -346,7 +362,8 @@ impl Governance {
         let (dir, name) = log.location();
         let (dir, name) = (dir.to_owned(), name.to_owned());
         let head = LogHead::in_store(&**self.store(), &name).await?;
-        verify_blocking(dir, name, head.ok_or_else(BadRecord::no_head)?).await
+        let head = head.ok_or_else(BadRecord::no_head)?;
+        verify_with_store(dir, name, head, &**self.store()).await
     }
 }
 
@@ -551,7 +568,12 @@ mod tests {
         let error = Governance::verify(&folder).await.unwrap_err();
         assert!(matches!(error, FolderError::Log(LogError::Key(_))), "{error}");
         fs::write(folder.join(KEY), key).unwrap();
-        fs::remove_file(folder.join(STATE)).unwrap();
+        fs::rename(folder.join(STATE), temp.path().join("away")).unwrap();
+        let error = Governance::in_folder(&folder).await.err().unwrap();
+        assert!(matches!(error, FolderError::StateMissing(_)), "{error}");
+        let error = Governance::verify(&folder).await.unwrap_err();
+        assert!(matches!(error, FolderError::StateMissing(_)), "{error}");
+        Db::open(folder.join(STATE)).await.unwrap().close().await;
         for _ in 0..2 {
             let error = Governance::in_folder(&folder).await.err().unwrap();
             assert!(matches!(error, FolderError::StateLost { .. }), "{error}");

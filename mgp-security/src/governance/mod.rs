@@ -27,7 +27,7 @@ use tokio::sync::watch;
 
 use crate::access::{About, Access, AdminCheck, Moment, Need, Rules, named_server};
 use crate::approval::{CallBook, ElicitApprover, Inbox, Requests};
-use crate::audit::{AuditConfig, AuditLog, Event};
+use crate::audit::{AuditConfig, AuditLog, Event, check_positions};
 use crate::decision::{
     self, CallFacts, CallOutcome, CallPreparations, CallVerdict, Requirement, ServerName, Snapshot,
     Sources, ToolOrigin,
@@ -146,7 +146,8 @@ impl Governance {
         check_entries::<Book>(store).await?;
         check_entries::<Requests>(store).await?;
         check_entries::<CallBook>(store).await?;
-        check_entries::<PinTable>(store).await
+        check_entries::<PinTable>(store).await?;
+        check_positions(store).await
     }
 
     /// Returns the access entries.

@@ -31,7 +31,7 @@ pub use assessment::Assessment;
 pub use confirm::{
     ConfirmConfig, ConfirmRefused, Confirmations, NamedTool, NamedTools, Unconfirmed,
 };
-pub(crate) use confirm::{RiskyCall, note};
+pub(crate) use confirm::{RiskyCall, note, with_reference};
 #[cfg(feature = "validators")]
 pub(crate) use proposal::proposed_risk;
 #[cfg(feature = "validators")]

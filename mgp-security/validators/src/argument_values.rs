@@ -25,6 +25,12 @@ impl<'a> Leaf<'a> {
     pub(crate) fn key(&self) -> &'a str {
         self.keys.last().copied().unwrap_or_default()
     }
+
+    /// Returns whether one of the keys is this one for a server that ignores the case of letters.
+    pub(crate) fn is_under(&self, key: &str) -> bool {
+        let is_same = |own: &&str| own.chars().flat_map(folded).eq(key.chars().flat_map(folded));
+        self.keys.iter().any(is_same)
+    }
 }
 
 /// Returns the leaves of arguments.
@@ -69,6 +75,12 @@ pub(crate) fn leaves(arguments: &Value) -> Result<Vec<Leaf<'_>>, String> {
     Ok(found)
 }
 
+/// Returns a letter without its case. Upper case comes first, because `ſ` is then an `s`: a server that ignores case
+/// takes the key `hoſt` for `host`.
+fn folded(c: char) -> impl Iterator<Item = char> {
+    c.to_uppercase().flat_map(char::to_lowercase)
+}
+
 /// Splits a name into lower-case words: `getUserID_v2` becomes `get`, `user`, `id`, `v2`.
 pub(crate) fn key_words(name: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
@@ -88,7 +100,7 @@ pub(crate) fn key_words(name: &str) -> Vec<String> {
         }
         fresh = false;
         if let Some(word) = words.last_mut() {
-            word.extend(c.to_lowercase());
+            word.extend(folded(c));
         }
     }
     words

@@ -299,6 +299,30 @@ fn a_number_under_the_name_of_a_declared_host_is_an_address() {
 }
 
 #[test]
+fn a_key_that_a_server_without_case_takes_for_another_is_judged_like_it() {
+    let check = |validator: Validator, arguments: Value| {
+        let policy = CodePolicy::new(&rules(CodeSafetyLevel::Standard));
+        let call = GuardedCall::new("run", &arguments).code(policy);
+        let call = call.targets(Vec::new(), vec!["machine".to_owned()]);
+        ValidatorSet::new().check(&validator, &call)
+    };
+    for (validator, known, key, harmless, harmful) in [
+        (Validator::CodeSafety, json!({"code": "x = 1"}), "\u{17f}cript", "x = 2", "eval('1')"),
+        (Validator::Sandbox, json!({"command": "ls"}), "\u{17f}hell", "ls -l", "rm -rf /"),
+        (Validator::NetworkRestricted, json!({}), "ho\u{17f}t", "b.example.com", "intranet"),
+        (Validator::NetworkRestricted, json!({}), "Machine", "b.example.com", "intranet"),
+    ] {
+        let beside = |value: &str| {
+            let mut arguments = known.clone();
+            arguments[key] = value.into();
+            check(validator.clone(), arguments)
+        };
+        assert_eq!(beside(harmless), Ok(()), "{key}");
+        assert!(beside(harmful).is_err(), "{key}");
+    }
+}
+
+#[test]
 fn a_hint_of_a_sandboxed_server_admits_nothing() {
     let (arguments, definition) = (json!({}), json!({"annotations": {"readOnlyHint": true}}));
     let call = GuardedCall::new("ponder", &arguments).definition(&definition);

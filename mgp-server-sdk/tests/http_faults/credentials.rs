@@ -64,6 +64,24 @@ async fn stream_of_a_revoked_key_ends() {
     }
 }
 
+/// Regression test: the stream of such a call ended without an answer, and many clients waited for one until they gave
+/// up.
+#[tokio::test]
+async fn running_call_of_a_revoked_key_is_answered_with_an_error() {
+    let world = World::guarded().await;
+    let key = world.keys.issue(KeyGrant::new("acme", "bob")).await.unwrap();
+    let caller = Caller::modern(&world, json!({}), Some(&format!("Bearer {}", key.reveal())));
+    world.hold.step(1);
+    let mut response = caller.follow(1, "steps", json!({ "n": 3 })).await;
+    assert_eq!(response.event().await.unwrap().data["params"]["progress"], 1.0);
+    world.keys.revoke(key.id()).await.unwrap();
+    world.hold.step(1);
+    let rest = response.rest().await;
+    let [answer] = &rest[..] else { panic!("{rest:?}") };
+    assert_eq!((&answer.data["id"], &answer.data["error"]["code"]), (&json!(1), &json!(1003)));
+    world.quiet().await;
+}
+
 /// Regression test: open notification streams counted as running calls, so 8,192 of them blocked all other callers.
 #[tokio::test]
 async fn listening_takes_no_slot() {

@@ -3,6 +3,7 @@
 
 mod kept_bytes;
 mod notification;
+mod order;
 mod pace;
 mod receiver;
 mod sender;
@@ -10,5 +11,6 @@ mod too_long;
 
 pub(crate) use kept_bytes::KeptBytes;
 pub(crate) use notification::ChunkNotification;
-pub(crate) use receiver::{ChunkReceiver, Delivered, ReceivedChunk};
+pub(crate) use order::ReceivedChunk;
+pub(crate) use receiver::{ChunkReceiver, Delivered};
 pub(crate) use sender::ChunkSender;

@@ -1,13 +1,13 @@
 //! The receiving side of the chunks of one outbound call.
 //!
-//! The chunks are put in order here and then pushed into the inbox of the call. A full inbox drops a chunk and all
-//! later ones: `has_gap` in `src/connection/pending.rs` of `mgp-transport`.
+//! The chunks are put in order, and then pushed into the inbox of the call. A full inbox drops a chunk and all later
+//! ones: `has_gap` in `src/connection/pending.rs` of `mgp-transport`. While too many chunks wait for the caller, the
+//! callee is asked to pause.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::time::Duration;
 
-use mgp_types::mcp::{ContentBlock, key};
+use mgp_types::mcp::key;
 use mgp_types::method::StreamPace;
 use mgp_types::mgp::PaceParams;
 use mgp_types::service::{Call, Chunk, Context, HopMembers, QueueRoom, Reply};
@@ -15,40 +15,18 @@ use mgp_types::sync::Mutex;
 use mgp_types::{Id, Payload, RpcError};
 use tokio::time::{Instant, sleep};
 
-/// The maximum number of chunks of one call that wait for a missing one.
-const MAX_WAITING_CHUNKS: usize = 64;
-/// The maximum size, in bytes, of the chunks of one call that wait for a missing one.
-const MAX_WAITING_BYTES: usize = 256 << 10;
-/// The maximum number of missing chunks that are requested at once.
-const MAX_REQUESTED: u64 = 64;
-/// The number and total size of delivered chunks that the caller has not taken, at or below which a paused stream is
-/// resumed.
-const RESUMED_AT: (usize, usize) = (256, 256 << 10);
+use super::order::{ChunkOrder, ReceivedChunk};
+
+/// The number of delivered chunks that the caller has not taken, at or below which a paused stream is resumed.
+const RESUMING_CHUNKS: usize = 256;
+/// The total size of these chunks, in bytes, at or below which a paused stream is resumed.
+const RESUMING_BYTES: usize = 256 << 10;
 /// The maximum time for which the stream of one call is paused, over all its pauses. The time limits of the tool run
 /// during a pause, so a longer pause could make the call fail.
 const MAX_PAUSED: Duration = Duration::from_secs(10);
 /// The pace that means "no limit"; it resumes a paused stream. It is the largest signed number of 32 bits, because some
 /// implementations cannot read a larger one.
 const UNLIMITED: u32 = 0x7fff_ffff;
-
-/// A chunk as it arrived from the callee, not yet put in order.
-#[derive(Debug)]
-pub(crate) struct ReceivedChunk {
-    /// The sequence number of the chunk, or `None` if the callee sent none; the chunk then follows the previous one.
-    pub(crate) index: Option<u64>,
-    pub(crate) chunk: Chunk,
-    /// `true` if the callee reports with this chunk that it has lost this chunk or an earlier one.
-    pub(crate) reports_loss: bool,
-}
-
-/// The result of accepting a chunk: the chunks to deliver now, and the sequence numbers of the chunks to request from
-/// the callee.
-#[derive(Debug, Default)]
-struct Arrival {
-    next: Option<Chunk>,
-    after: Vec<Chunk>,
-    missing: Vec<u64>,
-}
 
 /// Receiver that puts the chunks of one call in order. It drops repeated chunks, and all chunks after a lost one. If
 /// the caller's inbox is full, the chunk is counted as dropped, and the inbox refuses all later chunks too. So the
@@ -66,18 +44,11 @@ pub(crate) struct ChunkReceiver {
 
 #[derive(Debug, Default)]
 struct ReceiveState {
-    next: u64,
-    waiting: BTreeMap<u64, Chunk>,
-    waiting_bytes: usize,
-    /// The sequence number below which missing chunks were already requested. A chunk is requested only once.
-    requested: u64,
-    is_cut: bool,
-    /// `true` if the chunk that the callee marked as the last was delivered.
-    is_done: bool,
-    arrived: u64,
-    dropped: u64,
-    /// The number and the total size of the delivered chunks that the caller has not taken yet.
-    untaken: (usize, usize),
+    order: ChunkOrder,
+    /// The number of the delivered chunks that the caller has not taken yet.
+    untaken_chunks: usize,
+    /// The total size of these chunks, in bytes.
+    untaken_bytes: usize,
     /// The time at which the callee was asked to send nothing, because too many chunks wait for the caller; `None`
     /// while the stream is not paused.
     paused_since: Option<Instant>,
@@ -124,14 +95,14 @@ impl ChunkReceiver {
     ) -> Delivered {
         let mut state = self.state.lock();
         let was_paused = state.paused_since.is_some();
-        let arrival = state.accept(received);
+        let arrival = state.order.accept(received);
         for chunk in arrival.next.into_iter().chain(arrival.after) {
             let size = chunk.content.as_str().len();
             match push(chunk) {
-                QueueRoom::Full => state.dropped += 1,
+                QueueRoom::Full => state.order.count_dropped(),
                 room => {
-                    state.untaken.0 += 1;
-                    state.untaken.1 += size;
+                    state.untaken_chunks += 1;
+                    state.untaken_bytes += size;
                     if room == QueueRoom::High && state.paused_for < MAX_PAUSED {
                         state.paused_since.get_or_insert_with(Instant::now);
                     }
@@ -151,13 +122,13 @@ impl ChunkReceiver {
     }
 
     /// Records that the caller takes a chunk. Returns whether the callee must now be asked to resume the stream.
-    pub(crate) fn take(&self, chunk: &Chunk) -> bool {
+    pub(crate) fn record_taken(&self, chunk: &Chunk) -> bool {
         let mut state = self.state.lock();
-        let (chunks, bytes) = state.untaken;
-        let bytes = bytes.saturating_sub(chunk.content.as_str().len());
-        state.untaken = (chunks.saturating_sub(1), bytes);
-        let (few, small) = RESUMED_AT;
-        let resumes = state.paused_since.is_some() && state.untaken.0 <= few && bytes <= small;
+        state.untaken_chunks = state.untaken_chunks.saturating_sub(1);
+        state.untaken_bytes = state.untaken_bytes.saturating_sub(chunk.content.as_str().len());
+        let resumes = state.paused_since.is_some()
+            && state.untaken_chunks <= RESUMING_CHUNKS
+            && state.untaken_bytes <= RESUMING_BYTES;
         if resumes {
             state.end_pause();
         }
@@ -242,23 +213,19 @@ impl ChunkReceiver {
     }
 
     /// Records that the callee reported a chunk that it cannot send again.
-    pub(crate) fn note_lost(&self, index: u64) {
-        let mut state = self.state.lock();
-        if index >= state.next && !state.waiting.contains_key(&index) {
-            state.cut();
-        }
+    pub(crate) fn record_lost(&self, index: u64) {
+        self.state.lock().order.record_lost(index);
     }
 
     /// Returns the number of chunks that arrived, without counting repeated ones.
     pub(crate) fn arrived(&self) -> u64 {
-        self.state.lock().arrived
+        self.state.lock().order.arrived()
     }
 
     /// Returns the number of chunks that were lost or dropped, so that the caller did not get them. Must be called
     /// after the call has ended, because chunks that still wait count as dropped.
     pub(crate) fn dropped(&self) -> u64 {
-        let state = self.state.lock();
-        state.dropped + state.waiting.len() as u64
+        self.state.lock().order.dropped()
     }
 }
 
@@ -266,101 +233,6 @@ impl ReceiveState {
     fn end_pause(&mut self) {
         self.paused_for += self.paused_since.take().map_or(Duration::ZERO, |since| since.elapsed());
     }
-
-    /// Accepts a chunk, and returns the chunks to deliver and to request because of it.
-    fn accept(&mut self, received: ReceivedChunk) -> Arrival {
-        let index = received.index.unwrap_or(self.next);
-        let mut arrival = Arrival::default();
-        if index >= self.next && !self.waiting.contains_key(&index) {
-            self.arrived += 1;
-        }
-        if index < self.next {
-            tracing::debug!(index, "dropped a repeated chunk");
-        } else if self.is_cut {
-            self.drop_chunk(index);
-        } else if received.reports_loss && (index > self.next || is_empty(&received.chunk)) {
-            if received.chunk.done {
-                arrival.next = Some(received.chunk);
-            }
-            self.cut();
-        } else if index == self.next {
-            arrival.next = Some(received.chunk);
-            self.next += 1;
-            self.release(&mut arrival.after);
-        } else {
-            self.hold(index, received.chunk, &mut arrival.missing);
-        }
-        self.end_at_last(&mut arrival);
-        arrival
-    }
-
-    /// Stops waiting for a missing chunk, because it is lost. All chunks that waited for it are dropped.
-    fn cut(&mut self) {
-        if !self.is_cut {
-            tracing::debug!(index = self.next, "a chunk is lost; the rest is in the result only");
-        }
-        self.is_cut = true;
-        self.dropped += 1 + self.waiting.len() as u64;
-        let last = self.waiting.keys().next_back().map_or(self.next, |last| *last);
-        self.next = last.saturating_add(1);
-        self.waiting.clear();
-        self.waiting_bytes = 0;
-    }
-
-    /// Drops chunks after the one that the callee marked as the last, because the caller does not expect more.
-    fn end_at_last(&mut self, arrival: &mut Arrival) {
-        let keep = |state: &mut Self, chunk: &Chunk| {
-            if state.is_done {
-                state.dropped += 1;
-                return false;
-            }
-            state.is_done = chunk.done;
-            true
-        };
-        arrival.next = arrival.next.take().filter(|chunk| keep(self, chunk));
-        arrival.after.retain(|chunk| keep(self, chunk));
-    }
-
-    fn drop_chunk(&mut self, index: u64) {
-        self.dropped += 1;
-        self.next = index.saturating_add(1);
-    }
-
-    /// Moves the chunks for whose predecessors no wait is necessary any more from `waiting` to `out`.
-    fn release(&mut self, out: &mut Vec<Chunk>) {
-        while let Some(chunk) = self.waiting.remove(&self.next) {
-            self.waiting_bytes -= chunk.content.as_str().len();
-            self.next += 1;
-            out.push(chunk);
-        }
-    }
-
-    /// Stores a chunk until the chunks before it have arrived.
-    fn hold(&mut self, index: u64, chunk: Chunk, missing: &mut Vec<u64>) {
-        let size = chunk.content.as_str().len();
-        let is_full = self.waiting.len() >= MAX_WAITING_CHUNKS
-            || self.waiting_bytes + size > MAX_WAITING_BYTES
-            || index - self.next > MAX_REQUESTED;
-        if is_full {
-            self.cut();
-            self.drop_chunk(index);
-            return;
-        }
-        missing.extend(
-            (self.next.max(self.requested)..index)
-                .filter(|index| !self.waiting.contains_key(index)),
-        );
-        self.requested = self.requested.max(index);
-        if let Some(before) = self.waiting.insert(index, chunk) {
-            self.waiting_bytes -= before.content.as_str().len();
-        }
-        self.waiting_bytes += size;
-    }
-}
-
-/// Returns whether a chunk is empty, i.e. its content is a text block with an empty text.
-fn is_empty(chunk: &Chunk) -> bool {
-    chunk.content.get::<ContentBlock>().is_ok_and(|block| block.as_text() == Some(""))
 }
 
 #[cfg(test)]
@@ -377,92 +249,6 @@ mod tests {
     fn chunk(index: u64) -> ReceivedChunk {
         let chunk = Chunk::text(&index.to_string());
         ReceivedChunk { index: Some(index), chunk, reports_loss: false }
-    }
-
-    /// Passes a chunk to the receiver. Returns the texts of the chunks that are delivered, and the sequence numbers of
-    /// the chunks to request.
-    fn take(receiver: &ChunkReceiver, received: ReceivedChunk) -> (Vec<String>, Vec<u64>) {
-        let texts = Mutex::new(Vec::new());
-        let delivered = receiver.deliver(received, |chunk| {
-            let content: serde_json::Value = chunk.content.get().unwrap();
-            texts.lock().push(content["text"].as_str().unwrap().to_owned());
-            QueueRoom::Free
-        });
-        (texts.into_inner(), delivered.missing)
-    }
-
-    #[test]
-    fn a_hole_is_requested_once_and_filled_in_order() {
-        let receiver = ChunkReceiver::default();
-        assert_eq!(take(&receiver, chunk(0)).0, ["0"]);
-        assert_eq!(take(&receiver, chunk(0)).0, [""; 0], "a repeat");
-        assert_eq!(take(&receiver, chunk(3)), (vec![], vec![1, 2]));
-        assert_eq!(take(&receiver, chunk(5)), (vec![], vec![4]));
-        assert_eq!(take(&receiver, chunk(2)), (vec![], vec![]));
-        assert_eq!(take(&receiver, chunk(1)).0, ["1", "2", "3"]);
-        assert_eq!(take(&receiver, chunk(4)).0, ["4", "5"]);
-        assert_eq!(receiver.dropped(), 0);
-    }
-
-    #[test]
-    fn the_caller_has_a_prefix_when_a_chunk_is_lost() {
-        // The callee reports the loss of chunk 1 in a separate notification (0), or with an empty chunk (1 and 2), or
-        // never answers (3).
-        for lost in 0..4 {
-            let receiver = ChunkReceiver::default();
-            assert_eq!(take(&receiver, chunk(0)).0, ["0"]);
-            assert_eq!(take(&receiver, chunk(2)), (vec![], vec![1]));
-            match lost {
-                0 => receiver.note_lost(1),
-                1 | 2 => {
-                    // Some programs write spaces between the members of JSON objects.
-                    let empty = [r#"{"type":"text","text":""}"#, r#"{"type": "text", "text": ""}"#];
-                    let chunk = Chunk::new(Payload::from_trusted(empty[lost - 1]));
-                    let report = ReceivedChunk { index: Some(1), chunk, reports_loss: true };
-                    assert_eq!(take(&receiver, report).0, [""; 0]);
-                }
-                _ => {
-                    assert_eq!(receiver.dropped(), 1);
-                    continue;
-                }
-            }
-            assert_eq!(take(&receiver, chunk(3)).0, [""; 0]);
-            assert_eq!(receiver.dropped(), 3, "{lost}");
-        }
-    }
-
-    #[test]
-    fn chunks_behind_the_last_one_are_counted_as_dropped() {
-        let receiver = ChunkReceiver::default();
-        let mut first = chunk(0);
-        first.chunk.done = true;
-        assert_eq!(take(&receiver, first).0, ["0"]);
-        for index in [1, 3, 2] {
-            assert_eq!(take(&receiver, chunk(index)).0, [""; 0]);
-        }
-        assert_eq!((receiver.arrived(), receiver.dropped()), (4, 3));
-    }
-
-    #[test]
-    fn what_waits_is_bounded_and_any_number_is_survived() {
-        let receiver = ChunkReceiver::default();
-        for index in (1..=64).rev().chain([u64::MAX, u64::MAX - 1, 0, u64::MAX]) {
-            take(&receiver, chunk(index));
-        }
-        assert!(receiver.state.lock().waiting.is_empty());
-        // The largest sequence number was used already, so a loss cannot increase the number of the next chunk.
-        receiver.note_lost(u64::MAX);
-        assert_eq!(receiver.state.lock().next, u64::MAX);
-        let receiver = ChunkReceiver::default();
-        for index in 1..10 {
-            let chunk = Chunk::text(&"x".repeat(MAX_WAITING_BYTES / 4));
-            receiver
-                .deliver(ReceivedChunk { index: Some(index), chunk, reports_loss: false }, |_| {
-                    QueueRoom::Free
-                });
-        }
-        assert!(receiver.state.lock().waiting_bytes <= MAX_WAITING_BYTES);
-        assert_eq!(receiver.dropped(), 10, "the chunk that never came counts");
     }
 
     /// A connection to a callee that records the paces that are sent to it; its calls never end.
@@ -510,8 +296,8 @@ mod tests {
         assert!(deliver(1, QueueRoom::High));
         assert!(!deliver(2, QueueRoom::High), "it is paused already");
         receiver.send_pace().await;
-        assert!(receiver.take(&chunk(0).chunk), "few chunks are left");
-        assert!(!receiver.take(&chunk(1).chunk));
+        assert!(receiver.record_taken(&chunk(0).chunk), "few chunks are left");
+        assert!(!receiver.record_taken(&chunk(1).chunk));
         receiver.send_pace().await;
         receiver.send_pace().await;
         assert_eq!(*callee.paces.lock(), [0, UNLIMITED]);
@@ -520,7 +306,7 @@ mod tests {
         receiver.send_pace().await;
         let too_early = async { Err(RpcError::internal("it was sent during the pause")) };
         receiver.set_pace(50, too_early).await.unwrap();
-        assert!(receiver.take(&chunk(2).chunk));
+        assert!(receiver.record_taken(&chunk(2).chunk));
         receiver.send_pace().await;
         assert_eq!(*callee.paces.lock(), [0, UNLIMITED, 0, 50]);
     }
@@ -546,7 +332,7 @@ mod tests {
         receiver.set_callee(callee.context(), 1.into());
         assert!(receiver.deliver(chunk(0), |_| QueueRoom::High).pauses);
         receiver.send_pace().await;
-        assert!(receiver.take(&chunk(0).chunk));
+        assert!(receiver.record_taken(&chunk(0).chunk));
         receiver.send_pace().await;
         assert_eq!(*callee.paces.lock(), [0, UNLIMITED]);
     }
@@ -556,7 +342,7 @@ mod tests {
         let (receiver, callee) = (ChunkReceiver::default(), Arc::new(Callee::default()));
         receiver.set_callee(callee.context(), 1.into());
         assert!(receiver.deliver(chunk(0), |_| QueueRoom::High).pauses);
-        assert!(receiver.take(&chunk(0).chunk));
+        assert!(receiver.record_taken(&chunk(0).chunk));
         receiver.send_pace().await;
         assert!(callee.paces.lock().is_empty());
     }

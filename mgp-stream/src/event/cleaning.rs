@@ -36,7 +36,7 @@ impl EventHub {
             table.all().filter(|one| one.is_durable).cloned().collect()
         };
         for used in known.iter().filter(|one| one.is_in_use()) {
-            self.note_use(used);
+            self.record_use(used);
         }
         let stored = journal.store.load().await?.into_iter();
         let stored: HashMap<_, _> = stored.map(|one| (one.id.clone(), one)).collect();

@@ -150,7 +150,7 @@ impl Journal {
         }
         // Assign the sequence number while the lock of the queue is held, so that events are stored in the order of
         // their numbers.
-        let Some((seq, oldest)) = subscription.number(hub, event) else { return Ok(()) };
+        let Some((seq, oldest)) = subscription.assign_seq(hub, event) else { return Ok(()) };
         let (subscription, event) = (Arc::clone(subscription), Arc::clone(event));
         pending.rows.push(Row { subscription, seq, event, oldest });
         pending.newest += 1;
@@ -186,7 +186,7 @@ impl Journal {
             // before the events of the call.
             if let Some(hub) = hub.upgrade() {
                 for row in &rows {
-                    row.subscription.stored(&hub, row.seq);
+                    row.subscription.record_stored(&hub, row.seq);
                 }
             }
             self.stored.send_replace(last);

@@ -4,6 +4,7 @@
 //!   events.
 //! - `journal.rs` stores the events of durable subscriptions in an [`EventStore`], which `sqlite.rs` implements.
 
+mod attach;
 mod binding;
 mod cleaning;
 mod draft;
@@ -14,6 +15,7 @@ mod pattern;
 mod reader;
 mod recent;
 mod router;
+mod scope_end;
 mod sending;
 #[cfg(feature = "sqlite")]
 mod sqlite;
@@ -24,8 +26,8 @@ mod table;
 mod tests;
 mod viewer;
 
+pub use attach::AttachedEvents;
 pub use draft::{EventDraft, EventSubject};
 pub use hub::{EventHub, EventLimits, Publishing};
 pub use journal::{EventStore, StoredEvent, StoredSubscription};
 pub use reader::{EventReader, ReadEvent};
-pub use subscribe::AttachedEvents;

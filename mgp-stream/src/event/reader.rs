@@ -52,7 +52,7 @@ impl EventHub {
         let mut last = None;
         if let Ok(known) = self.0.find(&principal, id) {
             if known.patterns() == patterns && known.rank() == rank {
-                self.note_use(&known);
+                self.record_use(&known);
                 return Ok(EventReader::new(self, known));
             }
             self.unsubscribe(&principal, id.to_owned()).await;

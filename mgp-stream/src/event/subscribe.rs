@@ -1,25 +1,22 @@
-//! The requests that subscribers make to the hub: subscriptions, streams and replays.
+//! The requests that subscribers make to the hub: subscriptions and replays.
 
 use std::sync::Arc;
 
-use mgp_types::mcp::Era;
 use mgp_types::mgp::{
-    EventAttachment, EventChannel, EventsReplayParams, EventsReplayResult, Extension, Severity,
-    SubscribeEventsParams, SubscribeEventsResult, UnsubscribeResult,
+    EventChannel, EventsReplayParams, EventsReplayResult, Severity, SubscribeEventsParams,
+    SubscribeEventsResult, UnsubscribeResult,
 };
-use mgp_types::service::{CallKey, Context, Principal, Scope, ScopeId};
+use mgp_types::service::{Context, Principal};
 use mgp_types::{ErrorCode, Payload, RpcError, random_name};
 use tokio::runtime::Handle;
-use tokio::sync::watch;
 
 use super::EventHub;
-use super::binding::is_lasting;
-use super::hub::{Hub, ID_PREFIX};
+use super::hub::ID_PREFIX;
 use super::journal::Journal;
 use super::pattern::Pattern;
 use super::recent::check_severity;
 use super::sending::spawn;
-use super::subscription::{Subscription, Target};
+use super::subscription::Subscription;
 
 /// The maximum number of durable subscriptions of one principal. Subscriptions of readers in this process do not count.
 const MAX_DURABLE: usize = 16;
@@ -35,32 +32,6 @@ const MAX_REPLAY: u64 = 1_000;
 /// The maximum size of the events in one answer to a replay, in bytes; the limit exists because the answer is one line
 /// on the wire. If events are left out for it, `has_more` is set.
 const MAX_REPLAY_BYTES: usize = 512 * 1024;
-
-/// A stream to which subscriptions are attached, so that their events are sent on it. When this value is dropped, the
-/// subscriptions are detached from the stream.
-#[must_use = "subscriptions are detached when it is dropped"]
-pub struct AttachedEvents {
-    key: CallKey,
-    subscriptions: Vec<Arc<Subscription>>,
-    is_open: watch::Sender<bool>,
-}
-
-mgp_types::opaque_debug!(AttachedEvents);
-
-impl AttachedEvents {
-    /// Permits the hub to send the events of the attached subscriptions on the stream.
-    pub fn start(&self) {
-        self.is_open.send_replace(true);
-    }
-}
-
-impl Drop for AttachedEvents {
-    fn drop(&mut self) {
-        for subscription in &self.subscriptions {
-            subscription.detach(self.key);
-        }
-    }
-}
 
 impl EventHub {
     /// Subscribes the caller of a request to channels, or continues an existing subscription of the same principal.
@@ -141,7 +112,7 @@ impl EventHub {
 
     /// Stores that a durable subscription is in use, because the store removes subscriptions that are not used. If
     /// storing fails, this is only logged, because the subscription itself is not affected.
-    pub(super) fn note_use(&self, used: &Subscription) {
+    pub(super) fn record_use(&self, used: &Subscription) {
         let Some(journal) = self.0.journal.get().filter(|_| used.is_durable) else { return };
         // If the subscription has ended, it was removed from the store, and must not be stored again.
         let Some(storing) = used.put_use(|used| journal.store.put(used)) else { return };
@@ -164,7 +135,7 @@ impl EventHub {
         self.bind_to_caller(cx, subscription)?;
         subscription.renew();
         let lost = self.attach_session(cx, subscription, params.after_seq);
-        self.note_use(subscription);
+        self.record_use(subscription);
         let patterns: Vec<_> = subscription.patterns().iter().map(Pattern::to_text).collect();
         let (subscribed, unsupported) =
             self.0.known_channels(&self.0.table.read(), cx, &patterns)?;
@@ -172,62 +143,6 @@ impl EventHub {
         result.unsupported = unsupported;
         result.truncated = lost.then_some(true);
         Ok(result)
-    }
-
-    /// Starts to send the events of a subscription to a legacy client that negotiated events. Does nothing for other
-    /// clients: a modern client opens a stream instead, and a client without MGP replays the events. Returns whether
-    /// some of the events after `after` are lost.
-    fn attach_session(
-        &self,
-        cx: &Context,
-        subscription: &Arc<Subscription>,
-        after: Option<u64>,
-    ) -> bool {
-        if !is_lasting(&cx.scope)
-            || cx.caller.era != Era::Legacy
-            || !cx.caller.has(Extension::Events)
-        {
-            return false;
-        }
-        let target = Target {
-            key: CallKey::next(),
-            cx: cx.clone(),
-            stream: None,
-            is_open: watch::channel(true).1,
-            runtime: Handle::current(),
-        };
-        subscription.attach(&self.0, target, after)
-    }
-
-    /// Attaches subscriptions to the stream that the call `cx` has opened. Their events are sent on the stream once
-    /// [`start`](AttachedEvents::start) is called on the result. Each notification repeats `id`, the id of the stream.
-    ///
-    /// # Errors
-    /// −32602 if the caller has no such subscription; 3001 if one is moved to a connection that has too many.
-    pub fn attach(
-        &self,
-        cx: &Context,
-        id: &Payload,
-        attachments: &[EventAttachment],
-    ) -> Result<AttachedEvents, RpcError> {
-        let found = attachments.iter().map(|one| self.0.find(&cx.principal, &one.subscription_id));
-        let subscriptions = found.collect::<Result<Vec<_>, _>>()?;
-        for subscription in &subscriptions {
-            self.bind_to_caller(cx, subscription)?;
-        }
-        let is_open = watch::Sender::new(false);
-        for (subscription, attachment) in subscriptions.iter().zip(attachments) {
-            let target = Target {
-                key: cx.key,
-                cx: cx.clone(),
-                stream: Some(id.clone()),
-                is_open: is_open.subscribe(),
-                runtime: Handle::current(),
-            };
-            subscription.attach(&self.0, target, attachment.after_seq);
-            self.note_use(subscription);
-        }
-        Ok(AttachedEvents { key: cx.key, subscriptions, is_open })
     }
 
     /// Ends a subscription of the caller. After the answer, no more events of the subscription are sent.
@@ -264,7 +179,7 @@ impl EventHub {
         let limit = params.limit.unwrap_or(DEFAULT_REPLAY).clamp(1, MAX_REPLAY);
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         let after = params.after_seq.unwrap_or(0);
-        self.note_use(&subscription);
+        self.record_use(&subscription);
         let mut replayed = if subscription.is_durable {
             subscription.replay_stored(&self.0, after, limit).await?
         } else {
@@ -330,51 +245,4 @@ fn check_filter(params: &SubscribeEventsParams) -> Result<(), RpcError> {
         )));
     }
     check_severity(filter.min_severity.as_ref())
-}
-
-impl EventHub {
-    /// Registers a function at a scope that ends the subscription when the scope ends. Does nothing if the subscription
-    /// does not belong to the scope.
-    pub(super) fn end_with(&self, scope: &Scope, subscription: &Arc<Subscription>) {
-        let id = scope.id();
-        if subscription.binding.scope_id() != Some(id) {
-            return;
-        }
-        let (hub, ending) = (Arc::downgrade(&self.0), Arc::downgrade(subscription));
-        let end = move || {
-            if let (Some(hub), Some(ending)) = (hub.upgrade(), ending.upgrade()) {
-                hub.remove_of(id, &ending);
-            }
-        };
-        subscription.binding.set_guard(id, scope.on_end(end));
-    }
-
-    /// Moves a subscription to the caller's connection or session, if it belongs to another one. It then ends with the
-    /// caller's connection or session.
-    pub(super) fn bind_to_caller(
-        &self,
-        cx: &Context,
-        subscription: &Arc<Subscription>,
-    ) -> Result<(), RpcError> {
-        let known = subscription.binding.scope_id();
-        if !is_lasting(&cx.scope) || known.is_none_or(|known| known == cx.scope.id()) {
-            return Ok(());
-        }
-        self.0.table.write().rebind(&self.0.limits, subscription, cx.scope.id())?;
-        self.end_with(&cx.scope, subscription);
-        Ok(())
-    }
-}
-
-impl Hub {
-    /// Removes a subscription because `scope` has ended, unless the subscription was continued in another scope.
-    fn remove_of(&self, scope: ScopeId, subscription: &Arc<Subscription>) {
-        let mut table = self.table.write();
-        let is_bound = subscription.binding.scope_id() == Some(scope);
-        if is_bound && table.has(subscription) {
-            table.remove(subscription.id());
-            drop(table);
-            subscription.end();
-        }
-    }
 }

@@ -56,7 +56,7 @@ pub enum Extent {
     Some,
 }
 
-/// The key under which the index caches which tools one caller is allowed to call.
+/// The key of the cached set of tools that one caller is allowed to call.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct AllowedKey {
     caller: String,

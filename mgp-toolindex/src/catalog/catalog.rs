@@ -84,7 +84,8 @@ impl Catalog {
         self.tools.iter().filter_map(|(slot, record)| Some((slot, record.as_ref()?)))
     }
 
-    /// Returns all slots in chunks; each chunk has its first slot, and the generation of the index at its last change.
+    /// Returns all slots in chunks; each chunk comes with its first slot, and with the index's generation at the
+    /// chunk's last change.
     pub(crate) fn pieces(&self) -> impl Iterator<Item = (Slot, u64, &[Option<Record>])> {
         self.tools.pieces()
     }
@@ -167,7 +168,7 @@ impl Catalog {
         self.tools.set(slot, None, generation);
     }
 
-    /// Inserts a server, in place of the server with the same number. If its connection state differs, its tools count
+    /// Inserts a server, or replaces the server with the same number. If its connection state differs, its tools count
     /// as changed.
     pub(crate) fn insert_server(&mut self, registered: ServerRecord, generation: u64) {
         let number = registered.server.number;

@@ -1,4 +1,4 @@
-//! The words from which categories are derived (MGP §16.4).
+//! The words that categories are derived from (MGP §16.4).
 
 /// The subjects and their words. More common subjects come first, because the first one wins if scores are equal.
 #[rustfmt::skip]

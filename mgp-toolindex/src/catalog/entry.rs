@@ -127,7 +127,6 @@ impl Entry {
         self.tokens.load(Ordering::Relaxed) & EXACT != 0
     }
 
-    /// Stores an exact token count.
     pub(crate) fn count(&self, tokens: u32) {
         self.tokens.store(tokens | EXACT, Ordering::Relaxed);
     }

@@ -68,7 +68,7 @@ impl<'a> FilterTest<'a> {
             && !self.reads_costs()
     }
 
-    /// Returns the numbers of the servers to which the filter restricts the search; `None` if it allows all servers.
+    /// Returns the numbers of the servers that the filter allows; `None` if it allows all servers.
     pub(crate) fn servers(&self) -> Option<&[ServerNumber]> {
         self.servers.as_deref()
     }

@@ -9,7 +9,7 @@ const MIN_PURGED: usize = 256;
 #[derive(Debug)]
 pub(crate) struct Interner<T: ?Sized> {
     known: HashMap<Box<str>, Weak<T>, ahash::RandomState>,
-    /// The number of entries at which the entries of dropped values are removed the next time.
+    /// The number of entries at which the next purge removes entries of dropped values.
     purge_at: usize,
 }
 

@@ -110,7 +110,7 @@ impl ToolEntry {
         self
     }
 
-    /// Adds words by which searches find the tool although they are not in the definition.
+    /// Adds words that searches use to find the tool although they are not in the definition.
     pub fn keywords<K: Into<String>>(mut self, all: impl IntoIterator<Item = K>) -> Self {
         self.keywords.extend(all.into_iter().map(Into::into));
         self

@@ -26,11 +26,10 @@ pub enum ToolFeature {
     Deprecated,
 }
 
-/// A set of features.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ToolFeatures(u8);
 
-/// The number of bytes at the beginning of a description in which a note of deprecation is looked for.
+/// The length, in bytes, of the beginning of a description that is searched for a note of deprecation.
 const MAX_BEGINNING: usize = 200;
 
 impl ToolFeatures {

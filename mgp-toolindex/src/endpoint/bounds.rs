@@ -10,8 +10,8 @@ use crate::error::RequestError;
 use crate::meta::brief;
 use crate::search::Filter;
 
-/// The maximum length of a query in a request, in bytes; a longer query is refused. Of an accepted long query the
-/// search reads only the beginning, and the result reports how much was not read.
+/// The maximum length of a query in a request, in bytes; a longer query is refused. The search reads only the beginning
+/// of an accepted long query, and the result reports how much was not read.
 const MAX_QUERY_REQUEST_BYTES: usize = 64 << 10;
 /// The maximum length of the member `context` of a request for tools, in bytes.
 const MAX_TEXT_BYTES: usize = 4096;

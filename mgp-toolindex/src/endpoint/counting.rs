@@ -22,9 +22,9 @@ pub(super) struct TokenCounting(Arc<Mutex<CountState>>);
 
 #[derive(Debug, Default)]
 struct CountState {
-    /// The time at which the last batch began.
+    /// The time when the last batch began.
     began: Option<Instant>,
-    /// The last generation of the index for which all tokens were counted.
+    /// The last generation of the index whose tokens were all counted.
     counted: Option<u64>,
     is_running: bool,
 }
@@ -68,7 +68,7 @@ fn is_all_counted(index: &Weak<SharedIndex>) -> bool {
     false
 }
 
-/// A running batch; dropping this value records its end, also after a panic.
+/// A running batch; dropping this value records its end, even after a panic.
 struct RunningBatch {
     last: Arc<Mutex<CountState>>,
     counted: Option<u64>,

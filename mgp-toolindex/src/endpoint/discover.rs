@@ -107,8 +107,8 @@ fn sort(found: &mut SearchResult, order: &DiscoverOrder) {
 pub(super) struct AvailableTools<'a> {
     inner: &'a EndpointsState,
     caller: &'a Caller,
-    /// The decisions made so far in this request, by server and name of the tool, because the searches of one request
-    /// find the same tools repeatedly.
+    /// The decisions made so far in this request, by server and name of the tool. They are kept because the searches of
+    /// one request find the same tools repeatedly.
     decided: Mutex<HashMap<String, HashMap<String, bool>>>,
 }
 

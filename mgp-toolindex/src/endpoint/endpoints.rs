@@ -24,8 +24,7 @@ use crate::session::{Session, Sessions};
 /// The hook that is called when the tools in a caller's session have changed.
 type Changed = Arc<dyn Fn(&Context) + Send + Sync>;
 
-/// The maximum number of tools of an index for which visibility decisions are not cached, if [`Endpoints::version`] is
-/// not set.
+/// The size of the index, in tools, above which visibility decisions are cached if [`Endpoints::version`] is not set.
 const MAX_UNCACHED_DECISIONS: usize = 2000;
 
 /// The maximum number of tools that are proposed for an unknown name.
@@ -100,7 +99,7 @@ impl Endpoints {
     /// credentials.
     ///
     /// If the index has more than 2,000 tools, decisions are cached for a second, or until [`version`](Self::version)
-    /// returns another number. The tools in a result are always checked again.
+    /// returns a different number. The tools in a result are always checked again.
     pub fn visibility(self, visibility: impl Visibility + 'static) -> Self {
         self.with(|inner| {
             inner.visibility = Some(Arc::new(visibility));
@@ -108,7 +107,7 @@ impl Endpoints {
         })
     }
 
-    /// Sets a function that returns another number whenever the visibility of any caller might have changed.
+    /// Sets a function that returns a different number whenever the visibility of any caller might have changed.
     ///
     /// With this function, cached decisions are dropped when the number changes, and decisions are cached for an index
     /// of any size.
@@ -121,7 +120,7 @@ impl Endpoints {
 
     /// Sets a hook that decides whether a tool can be called now. Without it, all visible tools can be called.
     ///
-    /// The hook is called for each tool that was found, and if refused tools fill the result, for all tools that the
+    /// The hook is called for each tool that was found and, if refused tools fill the result, for all tools that the
     /// caller sees. Tools that a caller can never call should be hidden by [`visibility`](Self::visibility), which also
     /// hides them from counts and categories.
     pub fn availability(self, standing: impl AvailabilityCheck + 'static) -> Self {
@@ -133,9 +132,9 @@ impl Endpoints {
         self.with(|inner| inner.create = Some(Arc::new(create)))
     }
 
-    /// Sets a hook that is called after a request or an eviction has changed a caller's session, and so the caller's
-    /// list of tools. After a call, the result of [`record_call`](Self::record_call) shows whether the list has
-    /// changed.
+    /// Sets a hook that is called after a request or an eviction has changed a caller's session and thereby the
+    /// caller's list of tools. After a call, the result of [`record_call`](Self::record_call) shows whether the list
+    /// has changed.
     pub fn on_change(self, hook: impl Fn(&Context) + Send + Sync + 'static) -> Self {
         self.with(|inner| inner.changed = Some(Arc::new(hook)))
     }
@@ -145,7 +144,7 @@ impl Endpoints {
         self
     }
 
-    /// Returns the [`Caller`] of a request, with which a program applies the same access decisions to other lists and
+    /// Returns the [`Caller`] of a request; with it, a program applies the same access decisions to other lists and
     /// calls.
     #[must_use]
     pub fn caller(&self, cx: &Context) -> Caller {
@@ -274,8 +273,7 @@ impl EndpointsState {
     }
 }
 
-/// Returns the key by which the history recognizes to which search a call belongs: the session and the agent, if there
-/// are any.
+/// Returns the key that connects a call with its search in the history: the session and the agent, if there are any.
 fn search_key(cx: &Context, session: Option<&Session>) -> (Option<u64>, Option<AgentId>) {
     (session.map(Session::number), cx.principal.as_agent().cloned())
 }

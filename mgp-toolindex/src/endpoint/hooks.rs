@@ -64,9 +64,9 @@ pub struct CreationRequest {
     pub output_types: Vec<String>,
     /// The highest risk level that the caller prefers.
     pub preferred_risk_level: Option<RiskLevel>,
-    /// The task for which the caller needs the tool.
+    /// The task that the caller needs the tool for.
     pub context: Option<String>,
-    /// The trace id of the task for which the caller needs the tool.
+    /// The trace id of the task that the caller needs the tool for.
     pub task_trace_id: Option<String>,
 }
 

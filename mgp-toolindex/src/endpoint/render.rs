@@ -16,8 +16,8 @@ use crate::search::{Hit, MAX_QUERY_BYTES, Reason, SearchResult};
 use crate::session::{Fitted, fit};
 use crate::tokens::max_tokens_of;
 
-/// The maximum number of tokens that are kept free for each following tool of the list while a tool is rendered. Four
-/// of five real tools need fewer tokens; the value is a tenth of the default reserve.
+/// The maximum number of tokens to reserve, while a tool is rendered, for each tool after it. Four of five real tools
+/// need fewer tokens; the value is a tenth of the default reserve.
 const KEPT_TOKENS: u32 = 300;
 /// The number of tokens that are kept free for the members of a following tool other than its definition, e.g. its
 /// score.
@@ -31,8 +31,7 @@ const WEAK_NOTE: &str =
     "probably no tool does this: those found fit the query only weakly and may do something else";
 /// The note of a weak result without tools.
 const NOTHING_NOTE: &str = "no tool fits the query";
-/// The maximum number of tokens that are added at the beginning and the end of a tool's text, where it meets the text
-/// around it.
+/// The maximum number of tokens that arise at the joints between a tool's text and the text around it.
 const JOINT_TOKENS: u32 = 8;
 
 /// Renders a search result within the reserve of a budget.

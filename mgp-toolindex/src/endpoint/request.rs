@@ -24,19 +24,19 @@ use crate::meta::name_for;
 use crate::search::{Explain, Filter, Hit, Query, lower_scores};
 use crate::tokens::max_tokens_of;
 
-/// The conditions under which a tool fulfils a capability; one of them is enough. Each is a minimum share of the
-/// capability's words that the tool has, together with a minimum score.
+/// The conditions under which a tool fulfils a capability; one of them is enough. Each combines a minimum share of the
+/// capability's words that the tool must have with a minimum score.
 ///
 /// Every query finds some tool, so a score alone proves little: a capability that no tool has can score 0.46 although
 /// no tool shares a word with it, and one in a hundred real queries scores less than that. So shared words decide; a
 /// match by meaning alone needs a high score. The values were chosen with real and absurd requests over two catalogues
 /// of 527 and 2,247 tools; fewer tools have lower scores, see [`lower_scores`].
 const FULFILMENT: [(f32, f32); 3] = [(0.6, 0.0), (0.4, 0.55), (0.0, 0.68)];
-/// The minimum score of a candidate, relative to the best candidate, so that a lower risk cannot promote a tool that
-/// does not fit.
+/// The minimum score of a candidate, relative to the best one, so that a tool that does not fit is not chosen for its
+/// lower risk.
 const MIN_RELATIVE_SCORE: f32 = 0.7;
-/// The minimum score, relative to the score of a tool that needs an approval, of a tool that is loaded in its place
-/// because it can be called now. A lower score usually means that the tool does something else.
+/// The minimum score, relative to a tool that needs an approval, of a tool that is loaded in its place because it can
+/// be called now. A lower score usually means that the tool does something else.
 const MIN_CALLABLE_SCORE: f32 = 0.85;
 /// The weight of the score for the request's context, relative to the weight of the score for the capability.
 const CONTEXT_WEIGHT: f32 = 0.1;
@@ -81,7 +81,7 @@ pub(super) async fn answer(
 #[derive(Default)]
 struct Decision {
     tools: Vec<IndexedTool>,
-    /// For each tool in `tools`, the requested capabilities for which it was chosen.
+    /// For each tool in `tools`, the requested capabilities that it was chosen for.
     capabilities: Vec<Vec<String>>,
     unmet: Vec<UnavailableTool>,
     pending: usize,
@@ -227,8 +227,8 @@ impl Decision {
         Ok((result, is_missing))
     }
 
-    /// Reports to the caller that a tool was not loaded, because it does not fit into the session; `capabilities` are
-    /// those for which it was chosen.
+    /// Reports to the caller that a tool was not loaded because it does not fit into the session; `capabilities` are
+    /// those that it was chosen for.
     fn leave_out(&mut self, tool: &IndexedTool, capabilities: &[String]) {
         for capability in capabilities {
             // Remove an earlier entry about missing types, because it states that the tool was loaded.
@@ -273,7 +273,7 @@ fn search(
     Ok((hits, true))
 }
 
-/// Returns a query with this text, for which the past calls of the caller count.
+/// Returns a query with this text that takes the caller's past calls into account.
 fn ask(caller: &Caller, text: &str) -> Query {
     Query::new(text).principal(&caller.cx().principal)
 }

@@ -434,7 +434,7 @@ impl<'a> Change<'a> {
         }
     }
 
-    /// Completes the change in all parts of the index, after which it can be published.
+    /// Completes the change in all parts of the index, so that it can be published.
     pub(super) fn finish(&mut self) -> Result<(), IndexError> {
         // Compute vectors first. They stay in memory, while the buffers for indexing are freed afterwards. Allocated
         // after the vectors, the buffers are at the end of the heap, so the allocator can return their memory to the

@@ -86,7 +86,7 @@ impl ToolIndexBuilder {
     /// Opens the index of a database without writing to it: later changes are not stored, and missing vectors are not
     /// computed. Only stored vectors of the embedder's model are used.
     ///
-    /// So a process with another embedder, or without one, can read an index and leave its vectors unchanged.
+    /// So a process with a different embedder, or without one, can read an index and leave its vectors unchanged.
     ///
     /// # Errors
     /// The errors of [`Self::open`].
@@ -264,7 +264,6 @@ impl SharedIndex {
         Ok(())
     }
 
-    /// Stores a change, with its vectors.
     pub(super) fn store_changes(
         &self,
         now: &Snapshot,

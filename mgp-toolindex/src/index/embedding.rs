@@ -55,7 +55,7 @@ struct QueueState {
     /// The servers with tools that wait for a vector. The last server of the list is embedded next; a server can be in
     /// the list twice.
     queue: Vec<ServerNumber>,
-    /// The length of `queue` at which duplicates are removed from it the next time.
+    /// The length of `queue` at which its duplicates are removed next.
     deduplicate_at: usize,
 }
 
@@ -352,7 +352,7 @@ fn is_current(now: &Snapshot, slot: Slot, entry: &Arc<Entry>) -> bool {
     now.catalog.record(slot).is_some_and(|record| Arc::ptr_eq(&record.entry, entry))
 }
 
-/// Returns the text from which a server's vector is computed.
+/// Returns the text that a server's vector is computed from.
 pub(super) fn server_sentence(server: &Server, bounds: TextLimits) -> String {
     let name = server.name.as_deref().unwrap_or(&server.id);
     let description =

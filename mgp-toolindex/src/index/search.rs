@@ -57,7 +57,6 @@ impl ToolIndex {
     }
 }
 
-/// The tools of a search; `None` means all tools.
 pub(super) struct SearchedTools {
     /// The tools that pass the query's filter and that the caller is allowed to call.
     pub(super) within: Option<Arc<Bitmap>>,
@@ -107,7 +106,8 @@ impl SharedIndex {
             (all.weighed_by(&visible, &figures.texts), figures)
         });
         let view = View::of(now, self, all);
-        let view = known.as_ref().map_or(view, |(keywords, figures)| view.with(keywords, figures));
+        let view =
+            known.as_ref().map_or(view, |(keywords, figures)| view.for_caller(keywords, figures));
         let mut round = 0;
         loop {
             round += 1;

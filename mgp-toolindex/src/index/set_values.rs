@@ -26,7 +26,7 @@ impl<T> Default for SetValues<T> {
 }
 
 impl<T> SetValues<T> {
-    /// Returns the value of the tools in `within`, which `compute` returns if it is not cached; `None` means all tools.
+    /// Returns the cached value of the tools in `within`, or else that of `compute`; `None` means all tools.
     ///
     /// `version` must grow with each change of the index that can change a value.
     pub(crate) fn of(
@@ -61,8 +61,8 @@ impl<T> CachedValues<T> {
             self.version = version;
             self.values.clear();
         }
-        // Do not cache the value of an older version, which only searches that are already running still use, nor a
-        // value that another search has cached in the meantime.
+        // Do not cache the value of an older version, which only running searches still use, nor a value that another
+        // search has cached in the meantime.
         if self.version > version || self.values.iter().any(|(set, _)| *set == within) {
             return;
         }

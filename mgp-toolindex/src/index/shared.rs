@@ -31,7 +31,6 @@ use crate::vector::VectorTable;
 /// searches slower.
 const MAX_SEGMENTS: usize = 40;
 
-/// The state shared by all handles of an index.
 #[derive(Debug)]
 pub(crate) struct SharedIndex {
     now: RwLock<Arc<Snapshot>>,
@@ -144,7 +143,7 @@ impl SharedIndex {
         }
     }
 
-    /// Publishes a snapshot in which only the vectors differ, which were computed in the background.
+    /// Publishes a snapshot that differs only in the vectors, which were computed in the background.
     pub(crate) fn set_vectors(&self, change: impl FnOnce(&mut Snapshot)) {
         let _writer = self.writer();
         let mut next = Snapshot::clone(&self.snapshot());

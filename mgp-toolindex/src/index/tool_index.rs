@@ -124,7 +124,7 @@ impl ToolIndex {
         now.catalog.listed(now.catalog.find(server, tool)?)
     }
 
-    /// Returns the tools of a server, in the order in which the server lists them.
+    /// Returns the tools of a server, in the server's own order.
     #[must_use]
     pub fn tools_of(&self, server: &str) -> Vec<IndexedTool> {
         let now = self.shared.snapshot();

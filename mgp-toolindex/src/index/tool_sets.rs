@@ -23,8 +23,8 @@ const MAX_BYTES: usize = 16 << 20;
 /// The maximum number of words of an input or output type that the index looks up.
 const MAX_TYPE_WORDS: usize = 6;
 
-/// The age at which a set of allowed tools is computed again, because the right to call a tool can also expire without
-/// a change.
+/// The lifetime of a cached set of allowed tools. It is limited because the right to call a tool can also expire
+/// without a change.
 const ALLOWED_TTL: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Default)]
@@ -42,7 +42,7 @@ struct SetCache<K> {
 #[derive(Clone, Debug)]
 struct CachedSet {
     set: Arc<Bitmap>,
-    /// The generation of the index from which the set was computed.
+    /// The generation of the index that the set was computed from.
     generation: u64,
     computed_at: Instant,
     used: u64,
@@ -127,7 +127,7 @@ fn kinds(
             // words.
             for word in kind_words(sign, kind, analyzer).into_iter().take(MAX_TYPE_WORDS) {
                 let Some(reader) = &now.keywords else { break };
-                let having = reader.of_kind(&word)?;
+                let having = reader.tools_of_kind(&word)?;
                 match &mut all {
                     Some(all) => all.and(&having),
                     None => all = Some(having),

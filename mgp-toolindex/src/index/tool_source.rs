@@ -28,7 +28,6 @@ impl ToolSource {
         })
     }
 
-    /// Returns the searchable texts.
     pub(super) fn tool_text(&self) -> ToolText<'_> {
         let mut parts = ToolText::of(&self.tool, &self.server.id, self.bounds);
         parts.server_name = self.server.name.as_deref();

@@ -14,14 +14,14 @@ use crate::catalog::{Bitmap, Slot};
 use crate::error::IndexError;
 use crate::text::QueryWords;
 
-/// The minimum length of a word for which words that differ in one letter are also found; a shorter word would be
-/// similar to too many others.
+/// The minimum length of a word that also finds words that differ in one letter; a shorter word would be similar to too
+/// many others.
 const MIN_LETTERS: usize = 4;
 
-/// The minimum length of a word for which words that differ in two letters are also found.
+/// The minimum length of a word that also finds words that differ in two letters.
 const MIN_LETTERS_OF_TWO: usize = 8;
 
-/// The maximum length of a word for which similar words are also found; longer words do not occur in names.
+/// The maximum length of a word that also finds similar words; longer words do not occur in names.
 const MAX_LETTERS: usize = 64;
 
 /// The maximum number of words in a query that is compared with names as a whole.
@@ -31,7 +31,7 @@ const MAX_NAME_WORDS: usize = 8;
 const MAX_WORDS: usize = 12;
 
 /// The maximum number of the caller's tools whose names may contain a word that is considered; more frequent words are
-/// skipped. The names of other tools are read too, but do not count, because hidden tools must change no result.
+/// skipped. The names of other tools are also read but do not count, because hidden tools must not change a result.
 const MAX_TOOLS: u64 = 20_000;
 
 /// The score of a tool whose name has every word of the query, if the words are compared one by one. A name that
@@ -59,7 +59,7 @@ struct Correction {
 
 impl KeywordReader {
     /// Returns the tools whose names are similar to the words of a query; the score is the similarity, up to 1.
-    pub(crate) fn fuzzy(
+    pub(crate) fn find_similar(
         &self,
         words: &QueryWords,
         k: usize,

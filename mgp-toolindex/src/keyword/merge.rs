@@ -1,9 +1,8 @@
 //! Merges segments, to keep their number small (MGP §16.4).
 //!
 //! Segments of about the same size form a class. They are merged when there are four of them, or when more than a
-//! quarter of the documents of one of them are deleted. So each class has at most three segments. Its segments are
-//! about four times as large as those of the next smaller class, which makes about ten segments for a hundred thousand
-//! tools.
+//! quarter of one segment's documents are deleted. So each class has at most three segments. Its segments are about
+//! four times as large as those of the next smaller class, which makes about ten segments for a hundred thousand tools.
 
 use super::segment::{Format, IndexSegment, SegmentBody};
 use crate::error::IndexError;
@@ -11,7 +10,7 @@ use crate::error::IndexError;
 /// The number of segments in a size class at which the class is merged.
 const MERGE_FACTOR: usize = 4;
 
-/// The size, in documents, up to which all segments are in the same class.
+/// The size, in documents, below which all segments are in the same class.
 const MIN_CLASS_SIZE: u32 = 2_000;
 
 /// The maximum ratio between the sizes of the largest and the smallest segment of a class.

@@ -14,8 +14,8 @@ const WORD_BYTES: usize = 80;
 /// The memory of a posting, in bytes.
 const POSTING_BYTES: usize = size_of::<Posting>();
 
-/// The number of postings in a chunk. Postings are stored in chunks, because a single list would be moved in memory
-/// when it grows, and would leave a gap of its old size.
+/// The number of postings in a chunk. Postings are stored in chunks, because a growing list would move in memory and
+/// leave a gap of its old size.
 const CHUNK_LEN: usize = 4096;
 
 /// The words of one field of all documents that were added.
@@ -54,7 +54,6 @@ struct Posting {
 }
 
 impl PostingsBuilder {
-    /// Adds the text of the next document.
     pub(super) fn add(&mut self, text: &str) {
         let doc = u32::try_from(self.lengths.len()).unwrap_or(u32::MAX);
         let mut words = 0;

@@ -97,7 +97,7 @@ impl<'a> QueryTerms<'a> {
 
     /// Returns the score of each word for each of these tools: first the scores of the first word for all tools, then
     /// the scores of the second word, and so on.
-    pub(crate) fn each(&self, slots: &[Slot]) -> Result<Vec<f32>, IndexError> {
+    pub(crate) fn score_each(&self, slots: &[Slot]) -> Result<Vec<f32>, IndexError> {
         let mut scores = vec![0.0; slots.len() * self.words.len()];
         let mut wanted: Vec<WantedTool> = slots
             .iter()
@@ -135,7 +135,7 @@ impl<'a> QueryTerms<'a> {
         Ok(scores)
     }
 
-    /// For each word of the query that a segment contains, calls `visit` with the index of the word and its postings in
+    /// Calls `visit` for each word of the query that a segment contains, with the index of the word and its postings in
     /// the segment.
     fn for_each_list(
         &self,

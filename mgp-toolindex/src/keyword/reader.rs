@@ -38,9 +38,9 @@ impl Default for DocumentAddress {
 pub(crate) struct KeywordReader {
     pub(super) segments: Arc<[IndexSegment]>,
     pub(super) addresses: ChunkedList<DocumentAddress>,
-    /// The figures by which BM25 weighs words and lengths.
+    /// The figures that BM25 uses to weigh words and lengths.
     figures: TextFigures,
-    /// The tools that these figures describe, and of which words are counted; `None` means all tools.
+    /// The tools that these figures describe and whose words are counted; `None` means all tools.
     described: Option<Arc<Bitmap>>,
 }
 
@@ -94,7 +94,6 @@ impl KeywordReader {
         TextFigures { documents, norms: Arc::new(words.map(|words| norms(words, documents))) }
     }
 
-    /// Looks up the words of a query.
     pub(crate) fn look_up(&self, words: &QueryWords) -> Result<QueryTerms<'_>, IndexError> {
         QueryTerms::new(self, words)
     }
@@ -116,16 +115,16 @@ impl KeywordReader {
     }
 
     /// Returns the tools that have a word among their input or output types.
-    pub(crate) fn of_kind(&self, word: &str) -> Result<Bitmap, IndexError> {
-        self.with_word(word, |segment| &segment.body.kinds)
+    pub(crate) fn tools_of_kind(&self, word: &str) -> Result<Bitmap, IndexError> {
+        self.tools_with_word(word, |segment| &segment.body.kinds)
     }
 
     /// Returns the tools that have a word in their names.
-    pub(crate) fn of_name(&self, word: &str) -> Result<Bitmap, IndexError> {
-        self.with_word(word, |segment| &segment.body.name.index)
+    pub(crate) fn tools_named(&self, word: &str) -> Result<Bitmap, IndexError> {
+        self.tools_with_word(word, |segment| &segment.body.name.index)
     }
 
-    fn with_word(
+    fn tools_with_word(
         &self,
         word: &str,
         index: impl Fn(&IndexSegment) -> &InvertedIndexReader,
@@ -203,8 +202,8 @@ pub(super) fn idf(count: u64, all: u64) -> f32 {
     (1.0 + (without + 0.5) / (count as f32 + 0.5)).ln()
 }
 
-/// Returns the BM25 norm of each encoded text length. There are `texts` texts with `words` words in total, from which
-/// the average length of a text is computed.
+/// Returns the BM25 norm of each encoded text length. The average length of a text follows from the number of texts and
+/// the total number of words.
 #[expect(clippy::cast_precision_loss, reason = "an average needs no more digits")]
 fn norms(words: u64, texts: u64) -> [f32; 256] {
     let average = (words as f32 / texts.max(1) as f32).max(1.0);

@@ -89,13 +89,11 @@ impl Format {
         Self { schema: fields.build(), settings, text, name, kinds }
     }
 
-    /// Creates an empty segment.
     pub(super) fn segment(&self) -> tantivy::Result<Segment> {
         let index = Index::builder().schema(self.schema.clone()).settings(self.settings.clone());
         Ok(index.create_in_ram()?.new_segment())
     }
 
-    /// Writes the documents of a batch as a new segment.
     pub(super) fn write(&self, batch: SegmentBatch) -> tantivy::Result<SegmentBody> {
         let segment = self.segment()?;
         let mut words = InvertedIndexSerializer::open(&segment)?;

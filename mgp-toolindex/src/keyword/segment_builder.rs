@@ -13,7 +13,8 @@ use crate::catalog::Slot;
 use crate::error::IndexError;
 use crate::text::{Document, Indexer};
 
-/// The minimum number of documents for which threads are used; fewer documents are indexed before a thread has started.
+/// The minimum number of documents that are indexed with threads; fewer documents are indexed before a thread has
+/// started.
 const MIN_DOCUMENTS_FOR_THREADS: usize = 256;
 
 /// The maximum number of threads. Each thread builds its own segment, and every segment makes searches slower.

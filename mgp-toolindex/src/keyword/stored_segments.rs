@@ -109,7 +109,7 @@ impl StoredSegments {
         }
     }
 
-    /// Returns the segments in the form of newly built segments.
+    /// Returns the segments as [`BuiltSegment`]s, so that the writer adds them like segments that it has built.
     pub(super) fn into_built(self) -> impl Iterator<Item = BuiltSegment> {
         self.segments.into_iter().map(|segment| segment.built)
     }
@@ -157,7 +157,7 @@ fn split<'a>(key: &str, bytes: &'a [u8]) -> Option<(&'a [ToolHash], [&'a [u8]; F
 mgp_types::opaque_debug!(StoredSegment);
 
 impl KeywordReader {
-    /// Returns the segments to store. Segments from which a document was ever deleted are left out.
+    /// Returns the segments to store. Segments with a deleted document are left out.
     pub(crate) fn save(&self, key: &str, catalog: &Catalog) -> Vec<Vec<u8>> {
         let whole =
             self.segments.iter().filter(|segment| segment.live_count() == segment.documents());

@@ -40,7 +40,7 @@ fn names_with_typing_errors_are_found() {
     let names = ["read_file", "write_file", "list_directory", "send_email", "file_reader", "id"];
     let (_writer, reader) = reader(&names);
     let check = |query: &str, expected: &str| {
-        let found = reader.fuzzy(&Analyzer::new().query(query), 3, None).unwrap();
+        let found = reader.find_similar(&Analyzer::new().query(query), 3, None).unwrap();
         let first = found.first().map(|(slot, _)| names[*slot as usize]);
         assert_eq!(first, Some(expected), "{query}: {found:?}");
         assert!(found.iter().all(|(_, score)| (0.0..=1.0).contains(score)));
@@ -54,10 +54,10 @@ fn names_with_typing_errors_are_found() {
     check("list_driectory", "list_directory");
     check("listdirectry", "list_directory");
     check("sned emial", "send_email");
-    let none = reader.fuzzy(&Analyzer::new().query("zebra"), 3, None).unwrap();
+    let none = reader.find_similar(&Analyzer::new().query("zebra"), 3, None).unwrap();
     assert!(none.is_empty());
     let within: Bitmap = [4].into_iter().collect();
-    let found = reader.fuzzy(&Analyzer::new().query("raed file"), 3, Some(&within)).unwrap();
+    let found = reader.find_similar(&Analyzer::new().query("raed file"), 3, Some(&within)).unwrap();
     assert_eq!(slots(&found), [4]);
 }
 
@@ -66,7 +66,7 @@ fn a_word_of_a_hidden_tool_is_unknown() {
     let (_writer, reader) = reader(&["read_file", "raed_mail"]);
     let [visible, hidden]: [Bitmap; 2] = [0, 1].map(|slot| [slot].into_iter().collect());
     let query = Analyzer::new().query("raed");
-    let found = |within: &Bitmap| slots(&reader.fuzzy(&query, 3, Some(within)).unwrap());
+    let found = |within: &Bitmap| slots(&reader.find_similar(&query, 3, Some(within)).unwrap());
     assert_eq!((found(&visible), found(&hidden)), (vec![0], vec![1]));
     assert!(reader.has_word("mail", None) && reader.has_word("mail", Some(&hidden)));
     assert!(!reader.has_word("mail", Some(&visible)));
@@ -263,7 +263,7 @@ proptest! {
         let all: Vec<Slot> = (0..60).collect();
         let asked = reader.look_up(&words).unwrap();
         let mut scores = vec![0.0; all.len()];
-        for one in asked.each(&all).unwrap().chunks(all.len()) {
+        for one in asked.score_each(&all).unwrap().chunks(all.len()) {
             scores.iter_mut().zip(one).for_each(|(sum, score)| *sum += score);
         }
         for (slot, score) in all.iter().zip(&scores) {

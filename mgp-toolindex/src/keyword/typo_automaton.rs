@@ -9,14 +9,14 @@ use tantivy_fst::Automaton;
 /// The maximum number of edits between a word and its misspelling.
 const MAX_CHANGES: usize = 2;
 
-/// The number of prefixes of the word with which the letters read so far are compared. A prefix can be up to
+/// The number of prefixes of the word that are compared with the letters read so far. A prefix can be up to
 /// [`MAX_CHANGES`] letters shorter or longer than what was read; any other prefix has too great a distance.
 const BAND: usize = 2 * MAX_CHANGES + 1;
 
 /// The value that represents every distance greater than [`MAX_CHANGES`].
 const TOO_MANY: u8 = 100;
 
-/// An automaton for words in which at most `max` letters are missing, wrong, added or swapped with their neighbour.
+/// An automaton that accepts words with at most `max` missing, wrong, added or swapped letters.
 #[derive(Debug)]
 pub(super) struct TypoAutomaton {
     letters: Vec<char>,
@@ -33,7 +33,7 @@ pub(super) struct TypoState {
     /// The number of letters read.
     read: usize,
     last: char,
-    /// The bits of a character of which only some bytes were read, and the number of its missing bytes.
+    /// The bits of a partly read character, and the number of its missing bytes.
     begun: (u32, u8),
 }
 
@@ -43,7 +43,7 @@ impl TypoAutomaton {
         Self { letters: word.chars().collect(), max: max.min(2) }
     }
 
-    /// Returns the length of the prefix with which a position of the band is compared after `read` letters; `None` if
+    /// Returns the length of the prefix that a position of the band is compared with after `read` letters; `None` if
     /// the word has no such prefix.
     fn field(&self, band: usize, read: usize) -> Option<usize> {
         (read + band).checked_sub(MAX_CHANGES).filter(|field| *field <= self.letters.len())

@@ -13,7 +13,7 @@ use super::stored_segments::{StoredDocument, StoredSegments};
 use crate::catalog::{ChunkedList, Slot};
 use crate::error::IndexError;
 
-/// The maximum number of documents up to which a commit merges the whole index at once; this takes a millisecond or
+/// The maximum size of an index, in documents, that a commit merges completely at once; this takes a millisecond or
 /// two.
 const MAX_DOCUMENTS_MERGED_AT_ONCE: u32 = 200;
 
@@ -40,7 +40,6 @@ pub(crate) enum Step {
     Remove(Slot),
     /// Adds the document of a tool. If the tool already has a document, an earlier step must remove it.
     Add(Slot, MakeDocument),
-    /// Restores a stored document.
     #[cfg(feature = "sqlite")]
     Restore(Slot, StoredDocument),
 }
@@ -192,7 +191,7 @@ impl KeywordWriter {
         IndexSegment::new(self.last, body)
     }
 
-    /// Adds a segment, and deletes its documents for which `counts` is false: they were replaced or removed while the
+    /// Adds a segment, and deletes the documents whose `counts` is false: they were replaced or removed while the
     /// segment was built.
     fn insert(&mut self, mut segment: IndexSegment, counts: impl Fn(usize) -> bool) {
         for doc in 0..segment.documents() {

@@ -22,7 +22,7 @@ pub struct HistoryConfig {
     pub max_queries_per_ranking: usize,
     /// The maximum number of queries of one subject after which the same tool was called. Default: 64.
     pub max_queries_per_tool: usize,
-    /// The time for which a query is stored after the last call that followed it. Default: 180 days.
+    /// The time that a query is stored after the last call that followed it. Default: 180 days.
     pub forget_after: Duration,
 }
 
@@ -145,7 +145,7 @@ impl HistoryConfig {
         self
     }
 
-    /// Sets the time for which a query is stored after the last call that followed it.
+    /// Sets the time that a query is stored after the last call that followed it.
     pub fn forget_after(mut self, time: Duration) -> Self {
         self.forget_after = time;
         self

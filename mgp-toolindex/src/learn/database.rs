@@ -59,8 +59,8 @@ const OF_SUBJECT: &str = "WHERE tenant = ?1
 /// rows of single agents are left out: the agents of one subject would otherwise count as several subjects.
 const USED: &str = "WHERE (?1 OR instr(subject, char(31)) = 0)";
 
-/// The statement that stores a query. If the query has no vector now, because the history has no embedder, a vector
-/// that was stored earlier is kept for a later history with that embedder.
+/// The statement that stores a query. If the history has no embedder, the query has no vector now; then an earlier
+/// stored vector is kept for a later history with that embedder.
 const STORE_QUERY: &str = "
     INSERT INTO toolindex_history VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
     ON CONFLICT (key) DO UPDATE SET
@@ -77,8 +77,8 @@ type WriteFuture = BoxFuture<'static, Result<(), StoreError>>;
 
 pub(super) struct HistoryDatabase {
     db: Db,
-    /// A lock that is held while a write or an erasure is prepared and passed to the database, so that they are passed
-    /// on in the order in which they were prepared.
+    /// A lock that is held while a write or an erasure is prepared and passed to the database, so that the order stays
+    /// the same.
     order: Mutex<()>,
     /// A lock that is held while a write runs, until it has finished.
     writing: tokio::sync::Mutex<()>,

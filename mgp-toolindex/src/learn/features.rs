@@ -19,17 +19,17 @@ const MAX_CANDIDATES: usize = 40;
 /// The maximum number of tools that past calls can suggest for one query.
 const MAX_TOOLS: usize = 24;
 
-/// The weight of the average queries that are added to the past queries of every tool, so that a few real queries are
-/// not decisive.
+/// The weight of the average queries that are added to each tool's past queries, so that a few real queries are not
+/// decisive.
 const AVERAGE_QUERIES: f32 = 2.0;
 
 /// The divisor that scales the word feature to about one.
 const WORD_SCALE: f32 = 6.0;
-/// The exponential rate at which a tool's feature falls with the difference between the similarity of its mean vector
-/// to the query and that of the best tool.
+/// The exponential decay rate of a tool's feature. The feature falls with the difference between two similarities to
+/// the query: that of the best tool's mean vector, and that of this tool's.
 const MEAN_DECAY: f32 = 8.0;
 
-/// A query that is looked up in the history, with the parts by which it is compared with past queries.
+/// A query that is looked up in the history, with the parts that are compared with past queries.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lookup<'a> {
     pub(super) words: &'a [WordHash],
@@ -60,8 +60,8 @@ struct WordMatches {
     /// The stored queries that share a word with the query that is looked up.
     query_ids: Vec<QueryId>,
     length: f32,
-    /// For each tool, a measure of how much more frequent the query's words are in the past queries of that tool than
-    /// in all queries.
+    /// For each tool, a measure of how much more frequent the query's words are in its past queries than in all
+    /// queries.
     tools: Vec<f32>,
 }
 
@@ -181,7 +181,7 @@ impl HistoryTable {
         found
     }
 
-    /// Returns the most similar past queries, each with its similarity, in which words and vectors count equally.
+    /// Returns the most similar past queries, each with its similarity; words and vectors count equally.
     fn nearest(
         &self,
         partition: &Partition,

@@ -28,7 +28,7 @@ use crate::embed::{Cost, EmbedError, Embedder};
 use crate::lexicon::to_english;
 use crate::text::{Analyzer, QueryWords, truncate};
 
-/// The maximum number of stored queries from which a model is fitted.
+/// The maximum number of stored queries that a model is fitted to.
 const MAX_EXAMPLES: usize = 256;
 
 /// A tool is ranked higher only if the probability that it is called is at least this number.
@@ -126,7 +126,8 @@ impl History {
         self.write_soon();
     }
 
-    /// Returns the searches of a principal that found nothing, or after which no found tool was called, newest first.
+    /// Returns the searches of a principal that found nothing, or were not followed by a call of a found tool, newest
+    /// first.
     #[must_use]
     pub fn unmet(&self, principal: &Principal) -> Vec<UnmetSearch> {
         self.0.unmet.lock().of(&self.owner(principal))
@@ -285,7 +286,7 @@ impl History {
         }
     }
 
-    /// Sets the embedder, which must be the one with which the index embeds queries.
+    /// Sets the embedder, which must be the one that the index uses for queries.
     pub(crate) fn set_embedder(&self, embedder: Option<Arc<dyn Embedder>>) {
         let dimensions = embedder.as_ref().map(|embedder| embedder.dimensions());
         {
@@ -529,7 +530,7 @@ impl HistoryState {
     }
 }
 
-/// A guard that clears a flag when it is dropped, also after a panic.
+/// A guard that clears a flag when it is dropped, even after a panic.
 pub(super) struct FlagGuard<'a>(pub(super) &'a AtomicBool);
 
 impl Drop for FlagGuard<'_> {

@@ -3,7 +3,6 @@
 
 use super::softmax::{self, Choice, Prior};
 
-/// The number of features of a tool.
 pub(crate) const TOOL_FEATURES: usize = 7;
 
 /// The number of weights: one for each feature of a tool, two for *none of them*.
@@ -16,14 +15,13 @@ const PRIOR: Prior<WEIGHTS> =
 /// The weight of the share of *none of them* in [`Model::lift`]: the smaller it is, the more a tool is raised.
 const NONE_WEIGHT: f32 = 0.2;
 
-/// The numbers from which the scale of a lift is computed: it is `LIFT_SCALE / (LIFT_LIMIT - reach)`, but at most
-/// `MOST_LIFT`. So a model with a greater reach raises tools more.
+/// The numbers that determine the scale of a lift: `LIFT_SCALE / (LIFT_LIMIT - reach)`, but at most `MOST_LIFT`. So a
+/// model with a greater reach raises tools more.
 const LIFT_SCALE: f32 = 0.1;
 const LIFT_LIMIT: f32 = 1.05;
 const MOST_LIFT: f32 = 0.8;
 
-/// The power to which the logarithm in [`Model::lift`] is raised. It is below 1, so a lift grows more slowly than the
-/// logarithm.
+/// The exponent of the logarithm in [`Model::lift`]. It is below 1, so a lift grows more slowly than the logarithm.
 const LIFT_EXPONENT: f32 = 0.8;
 
 /// The number of pseudo-examples that the average in `reach` includes in addition to the stored examples. Each
@@ -84,7 +82,7 @@ impl Model {
         model
     }
 
-    /// Returns the amount by which a tool with this share is raised, in a ranking whose best score is one.
+    /// Returns the lift of a tool with this share, in a ranking whose best score is one.
     pub(super) fn lift(&self, share: f32, none: f32) -> f32 {
         let worth = (LIFT_SCALE / (LIFT_LIMIT - self.reach)).min(MOST_LIFT);
         worth * (share / (NONE_WEIGHT * none.max(MIN_SHARE))).ln_1p().powf(LIFT_EXPONENT)

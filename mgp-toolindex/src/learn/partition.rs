@@ -36,7 +36,7 @@ pub(super) struct WordUse {
 #[derive(Debug)]
 pub(super) struct ToolUse {
     pub(super) id: Arc<str>,
-    /// The sum of the vectors of the queries after which the tool was called, weighted by calls.
+    /// The sum of the vectors of the queries that led to a call of the tool, weighted by calls.
     pub(super) sum: Vec<f32>,
     /// The queries after which the tool was called.
     pub(super) query_ids: Vec<QueryId>,

@@ -112,8 +112,8 @@ impl PendingSearches {
         }
     }
 
-    /// If there are too many sessions, first drops the expired ones. Then drops the least recently used session of the
-    /// owner if the owner has too many, or that of all owners if there are still too many in total.
+    /// If there are too many sessions, first drops the expired ones. Then drops the owner's least recently used session
+    /// if the owner has too many, or the least recently used one of all owners if there are still too many in total.
     fn enforce_bounds(&mut self, now: Instant, owner: &Owner) {
         if self.sessions.len() > MAX_SESSIONS {
             self.sessions.retain(|_, session| {

@@ -5,7 +5,7 @@ use mgp_types::service::{Principal, Subject, TenantId};
 use super::config::HistoryScope;
 use crate::text::QueryWords;
 
-/// The maximum number of bytes that are stored of a query's text.
+/// The maximum length of a query's stored text, in bytes.
 pub(super) const MAX_TEXT_BYTES: usize = 1024;
 
 /// The maximum number of distinct words of a query.

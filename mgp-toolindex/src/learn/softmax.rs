@@ -1,11 +1,11 @@
 //! Fits the weights of a softmax to examples, with a Gaussian prior.
 
-/// An example from which weights are fitted: its alternatives, and the share of each one in the choices that were made.
+/// An example for fitting weights: its alternatives, and the share of each one in the choices that were made.
 #[derive(Clone, Debug)]
 pub(crate) struct Choice<const N: usize> {
     /// The features of each alternative.
     pub(crate) rows: Vec<[f32; N]>,
-    /// The share of the choices in which each alternative was chosen; the shares add up to one.
+    /// The share of each alternative in the choices; the shares add up to one.
     pub(crate) chosen: Vec<f32>,
 }
 

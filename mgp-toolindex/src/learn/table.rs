@@ -19,8 +19,8 @@ use crate::vector::VectorTable;
 /// the queries.
 const MIN_NEW_CALLS: usize = 8;
 
-/// The maximum number of other subjects of a tenant from which a subject learns: the subjects that have most recently
-/// called a tool.
+/// The maximum number of other subjects of a tenant that a subject learns from: those that have most recently called a
+/// tool.
 const MAX_OTHERS: usize = 16;
 
 /// All stored queries and tools; each partition has the queries and tools of one owner.
@@ -36,7 +36,6 @@ pub(super) struct HistoryTable {
     /// The total weight of each tool in all stored calls, by the number of the tool. It is a plain list, like
     /// `lengths`, because searches scan both.
     pub(super) weights: Vec<f32>,
-    /// The vectors of the queries.
     pub(super) rows: Option<VectorTable>,
     /// The mean vectors of the tools.
     pub(super) centres: Option<VectorTable>,

@@ -11,7 +11,7 @@ const MAX_PER_OWNER: usize = 200;
 /// The maximum number of unmet searches in total; the oldest search is dropped.
 const MAX_TOTAL: usize = 5000;
 
-/// A query that found no tool, or after which no found tool was called.
+/// A query that found no tool, or was not followed by a call of a found tool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct UnmetSearch {
@@ -35,7 +35,6 @@ pub(super) struct UnmetCounts {
     pub(super) last: u64,
 }
 
-/// The unmet searches of all owners.
 #[derive(Debug, Default)]
 pub(super) struct UnmetSearches {
     searches: BTreeMap<UnmetKey, UnmetCounts>,
@@ -55,7 +54,7 @@ impl UnmetSearches {
         self.enforce_bounds(&names(owner));
     }
 
-    /// Subtracts a search after which a found tool was called; removes the query if it has no other unmet searches.
+    /// Subtracts a search that led to a call of a found tool; removes the query if it has no other unmet searches.
     pub(super) fn met(&mut self, owner: &Owner, query: &str) {
         let key: UnmetKey = (names(owner), query.into());
         let Some(counts) = self.searches.get_mut(&key) else { return };

@@ -133,8 +133,8 @@ impl Script {
         })
     }
 
-    /// Returns the languages to which a word of the script can belong, the likeliest first. Languages with Latin
-    /// letters are not included.
+    /// Returns the languages that a word of the script can belong to, the likeliest first. Languages with Latin letters
+    /// are not included.
     pub(super) fn languages(self, has_syllables: bool) -> &'static [Language] {
         match self {
             Self::Latin => &[],

@@ -32,7 +32,7 @@ pub(crate) use sum::calculator;
 #[cfg(feature = "lexicon")]
 pub(crate) use translate::{misspelled, translate};
 
-/// A text in which foreign words are replaced by English words.
+/// A text with its foreign words replaced by English words.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Translation {
     pub(crate) text: String,
@@ -114,7 +114,7 @@ pub(crate) fn translate_definition(text: &str) -> Option<String> {
     Some(translate(text, &|_| true)?.text)
 }
 
-/// Returns a text in which foreign words are replaced by English words.
+/// Replaces the foreign words of a text by English words.
 pub(crate) fn to_english(text: &str) -> Cow<'_, str> {
     translate(text, &|_| true)
         .map_or(Cow::Borrowed(text), |translation| Cow::Owned(translation.text))

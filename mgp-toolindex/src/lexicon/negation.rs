@@ -136,7 +136,6 @@ fn of(
     table.iter().find(|(own, _)| *own == language).map_or(&[], |(_, words)| *words)
 }
 
-/// The words of a text.
 #[derive(Clone, Copy)]
 struct Words<'a> {
     text: &'a str,

@@ -196,7 +196,7 @@ fn has_no_stems(language: Language) -> bool {
     matches!(language, Language::Chinese | Language::Japanese | Language::Korean)
 }
 
-/// Returns the keys under which a word or phrase is stored: its stems, once for each usual spelling and inflection.
+/// Returns the keys of a word or phrase in the lexicon: its stems, once for each usual spelling and inflection.
 fn spellings(language: Language, word: &str) -> Vec<String> {
     let mut all = Vec::new();
     for (_, stems) in exact_spellings(language, word) {
@@ -257,8 +257,8 @@ fn korean_roots(word: &str) -> Vec<String> {
     let mut all = vec![root.to_owned()];
     let Some(last) = root.chars().next_back() else { return Vec::new() };
     let number = u32::from(last).wrapping_sub(0xac00);
-    // The code of a Korean syllable is computed from its first consonant, its vowel (one of 21) and its last consonant
-    // (one of 28).
+    // The code of a Korean syllable encodes its first consonant, its vowel (one of 21) and its last consonant (one of
+    // 28).
     let (vowel, has_end) = (number / 28 % 21, number % 28 != 0);
     let changed = match vowel {
         _ if last == '하' => Some(1),

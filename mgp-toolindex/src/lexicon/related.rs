@@ -5,8 +5,8 @@ use std::cmp::Ordering;
 use super::language::Language;
 use super::words::{Lexicon, Senses};
 
-/// The maximum number of words of a text in which everyday words are looked up; a longer text describes in other words
-/// what it asks for.
+/// The maximum length, in words, of a text whose everyday words are looked up; a longer text describes its request in
+/// other words as well.
 const MAX_WORDS: usize = 24;
 
 /// The maximum number of words from the first to the second everyday word of a pair.

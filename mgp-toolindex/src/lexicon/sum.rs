@@ -29,7 +29,7 @@ const FILLERS: &[&str] = &["by", "of", "to", "the", "with", "from"];
 /// The maximum number of words that are read from a text.
 const MAX_WORDS: usize = 64;
 
-/// If a text contains arithmetic, returns the words by which tools that calculate are found.
+/// If a text contains arithmetic, returns words that find tools that calculate.
 pub(crate) fn calculator(text: &str) -> &'static [&'static str] {
     let mut has_number = false;
     let mut operation = None;

@@ -26,7 +26,7 @@ pub(super) const MAX_TRANSLATIONS: usize = 3;
 const WEIGHTS: [f32; MAX_TRANSLATIONS] = [1.0, 0.6, 0.4];
 
 /// Words without a meaning of their own that separate two steps, in the languages of the lexicon. They are translated
-/// by `then`, at which a query with several requests is split.
+/// by `then`, which splits a query with several requests.
 const STEP_WORDS: [(Language, &str); 9] = [
     (Language::Arabic, "ثم"),
     (Language::Chinese, "然后"),
@@ -42,8 +42,8 @@ const STEP_WORDS: [(Language, &str); 9] = [
 /// The minimum number of letters of a word that is translated inside an English text, or as a part of a longer word.
 const MIN_LETTERS: usize = 4;
 
-/// The maximum number of words in an English text in which single foreign words are translated; in longer texts,
-/// unknown words are mostly names.
+/// The maximum length, in words, of an English text whose foreign words are translated; in longer texts, unknown words
+/// are mostly names.
 const MAX_MIXED_WORDS: usize = 12;
 
 /// The maximum number of words in a text that is searched for misspelled words; in longer texts, unknown words are
@@ -133,7 +133,7 @@ pub(crate) fn misspelled(text: &str, is_known: &dyn Fn(&str) -> bool) -> Vec<Ran
     words.map(|(_, token)| token.range.clone()).collect()
 }
 
-/// Returns whether a word is a part of a text with dots inside, such as a file name or the address of a website, or a
+/// Returns whether a word is a part of a text with inner dots, such as a file name or the address of a website, or a
 /// part of a contraction, such as `didn't`.
 fn is_joined(text: &str, word: &Range<usize>) -> bool {
     let after = &text[word.end..];
@@ -152,7 +152,6 @@ struct Read {
 /// The result of looking up a part of a text.
 enum Found {
     Senses(Senses),
-    /// One of [`STEP_WORDS`].
     Step,
     /// The text negates the part before this one.
     Negation,
@@ -375,8 +374,8 @@ impl Reader<'_> {
         any.then_some(Read { tokens: 1, found })
     }
 
-    /// Looks up a word that is neither in the English lexicon nor in the index, in a text that is otherwise English, in
-    /// the lexicons of the other languages.
+    /// Looks up a word of an otherwise English text in the lexicons of the other languages. The word is neither in the
+    /// English lexicon nor in the index.
     fn read_unknown(&self, at: usize, is_known: &dyn Fn(&str) -> bool) -> Option<Read> {
         let token = &self.tokens[at];
         let word = self.word(token);
@@ -401,8 +400,8 @@ impl Reader<'_> {
     }
 }
 
-/// Returns the length, in bytes, of the word from [`STEP_WORDS`] with which a text in lower case begins; only words of
-/// the given languages count.
+/// If a text in lower case begins with a word from [`STEP_WORDS`], returns the length of that word in bytes; only words
+/// of the given languages count.
 fn step_word(languages: &[Language], text: &str) -> Option<usize> {
     let mut words = STEP_WORDS.iter().filter(|(language, _)| languages.contains(language));
     words.find(|(_, word)| text.starts_with(word)).map(|(_, word)| word.len())

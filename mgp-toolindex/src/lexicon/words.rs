@@ -23,7 +23,8 @@ pub(super) const FUNCTION_WORD: u64 = (1 << BITS) - 1;
 /// The byte that precedes English words that have related words in the lexicon.
 pub(super) const RELATED_MARK: u8 = b'~';
 
-/// The byte that precedes everyday words, and pairs of them, for which the lexicon has the words that tools use.
+/// The byte that precedes everyday words, and pairs of them, in the keys of the lexicon. Their entries are the words
+/// that tools use.
 pub(super) const EVERYDAY_MARK: u8 = b'&';
 
 /// The byte between the mark of a language and the exact spelling of a word without a meaning of its own, if words with
@@ -38,7 +39,7 @@ static LEXICON: LazyLock<Lexicon> = LazyLock::new(|| Lexicon {
     heads: HEADS.lines().collect(),
 });
 
-/// The packed lexicon, and the list of English words to which its values refer.
+/// The packed lexicon, and the list of English words that its values refer to.
 pub(super) struct Lexicon {
     words: Fst<&'static [u8]>,
     heads: Vec<&'static str>,
@@ -48,12 +49,12 @@ pub(super) struct Lexicon {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Senses(u64);
 
-/// The result of looking up an everyday word: its entry, and the position from which pairs that begin with the word
-/// are looked up.
+/// The result of looking up an everyday word: its entry, and the start position for looking up pairs that begin with
+/// the word.
 pub(super) struct Place {
     pub(super) senses: Option<Senses>,
-    /// The place in the FST from which the second words of pairs are looked up: the address of the node after the word
-    /// and a space, and the sum of the outputs on the path to it. `None` if no pairs begin with the word.
+    /// The start in the FST for looking up the second words of pairs: the address of the node after the word and a
+    /// space, and the sum of the outputs on the path to it. `None` if no pairs begin with the word.
     pairs: Option<(CompiledAddr, u64)>,
 }
 

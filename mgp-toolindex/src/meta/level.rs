@@ -62,7 +62,7 @@ pub fn listed_tools(
     }
 }
 
-/// Returns the name by which a caller calls a tool: its own name if that is unique and not reserved, else
+/// Returns the name that a caller uses to call a tool: the tool's own name if that is unique and not reserved, else
 /// `server.name`.
 #[must_use]
 pub fn name_for(tool: &IndexedTool, index: &ToolIndex, allowed: &dyn Allowed) -> String {

@@ -15,7 +15,7 @@ const MAX_SHORT_TOKENS: u32 = 64;
 const MAX_LONG_TOKENS: u32 = 4500;
 /// The maximum number of categories in the short summary.
 const MAX_NAMED: usize = 8;
-/// The number of tools from which on the short summary leaves out categories with only one tool.
+/// The minimum number of tools for which the short summary leaves out categories with only one tool.
 const FEW_TOOLS: usize = 10;
 /// The maximum length of a category name that is listed, in bytes.
 const MAX_NAME_BYTES: usize = 32;

@@ -59,9 +59,10 @@ impl MetaTool {
         }
     }
 
-    /// Returns the hints by which hosts decide whether to ask a person before a call; e.g. `codex exec`, which can ask
-    /// no person, refuses tools without hints. A call may be that of any tool, so it has no hints. A request changes
-    /// the session and can begin the creation of a tool, but destroys nothing and reaches nothing beyond the kernel.
+    /// Returns the hints that hosts use to decide whether to ask a person before a call; e.g. `codex exec`, which can
+    /// ask no person, refuses tools without hints. A call may be that of any tool, so it has no hints. A request
+    /// changes the session and can begin the creation of a tool, but destroys nothing and reaches nothing beyond the
+    /// kernel.
     fn hints(self) -> Option<ToolAnnotations> {
         let mut hints = ToolAnnotations::new();
         match self {

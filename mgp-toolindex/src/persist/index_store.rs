@@ -144,7 +144,7 @@ mgp_types::opaque_debug!(IndexStore);
 struct StoreWriter {
     shared: Arc<SharedQueue>,
     db: Db,
-    /// The runtime on which the thread waits for the database; it needs neither timers nor sockets.
+    /// The thread's runtime for waiting for the database; it needs neither timers nor sockets.
     runtime: Runtime,
     progress: watch::Sender<WriteProgress>,
 }

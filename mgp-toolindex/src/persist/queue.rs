@@ -10,7 +10,7 @@ use std::mem;
 use super::rows::{NewSegments, NewServer, NewVector};
 use crate::catalog::IndexedTool;
 
-/// The number of queued changes above which all of them are merged.
+/// The maximum number of queued changes; beyond it, all of them are merged.
 pub(super) const MAX_QUEUED: usize = 1024;
 
 /// The maximum number of tools in a transaction, unless a single change has more. It is small, because other processes
@@ -44,8 +44,8 @@ pub(super) struct Queue {
     waiting: VecDeque<AtomicChanges>,
     /// The sequence number of the changes that were added last. Changes that are added together have the same number.
     pub(super) newest: u64,
-    /// The ids of the servers that are in the file, or will be in it once the changes that were taken from the queue
-    /// are written.
+    /// The ids of the servers in the file, and of those that will be in it once the changes that were taken from the
+    /// queue are written.
     stored: HashSet<String, ahash::RandomState>,
 }
 

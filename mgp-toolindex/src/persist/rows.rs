@@ -52,8 +52,8 @@ pub(crate) struct NewVector {
 
 /// Segments of the keyword index, which replace all stored segments. The writing thread serializes them.
 pub(crate) struct NewSegments {
-    /// The [key](crate::keyword::key) of the rules by which the segments were built. An index with other rules does not
-    /// load them.
+    /// The [key](crate::keyword::key) of the rules that the segments were built with. An index with other rules does
+    /// not load them.
     pub(crate) key: String,
     pub(crate) make: Box<dyn Fn() -> Vec<Vec<u8>> + Send + Sync>,
 }
@@ -63,7 +63,7 @@ mgp_types::opaque_debug!(NewSegments { key });
 #[derive(Debug, Default)]
 pub(crate) struct LoadedIndex {
     pub(crate) servers: Vec<LoadedServer>,
-    /// The stored segments of the keyword index, each with the key of the rules by which it was built.
+    /// The stored segments of the keyword index, each with the key of the rules that it was built with.
     pub(crate) words: Vec<(String, Vec<u8>)>,
     /// The number of rows that were skipped because they are damaged.
     pub(crate) unreadable: usize,
@@ -82,7 +82,6 @@ pub(crate) struct LoadedTool {
     /// The slot that the tool had when it was written.
     pub(crate) place: i64,
     pub(crate) definition: String,
-    /// The parsed definition.
     pub(crate) parsed: Option<Tool>,
     /// The metadata that the kernel decided; the server's claims are in the definition.
     pub(crate) security: Option<ToolSecurity>,

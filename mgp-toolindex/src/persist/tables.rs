@@ -215,8 +215,8 @@ impl<'c> Statements<'c> {
     }
 }
 
-/// Returns the exact token count of a tool in the form in which it is stored, with a checksum of the count and the
-/// tool's hash; `None` if the count is not exact.
+/// Returns the stored form of a tool's exact token count: the count, with a checksum of it and the tool's hash. Returns
+/// `None` if the count is not exact.
 fn counted(tool: &IndexedTool) -> Option<i64> {
     tool.0.is_counted().then(|| checked(tool.0.tokens(), tool.hash()))
 }

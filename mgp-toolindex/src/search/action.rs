@@ -38,7 +38,7 @@ const CHANGES: &str = "\
     make merge modify move new note post publish push put register remember rename replace reply save schedule \
     send set store turn update upload write";
 
-/// Verbs from which it cannot be concluded whether a tool reads or changes something.
+/// Verbs that do not reveal whether a tool reads or changes something.
 const OTHER_VERBS: &str = "\
     analyse analyze ask bake buy calculate call click compare compile compress cook count crawl crop decode deploy \
     download draft encode encrypt estimate evaluate export extract filter import install invite join launch log \
@@ -46,7 +46,7 @@ const OTHER_VERBS: &str = "\
     resize roll rotate run scan scrape solve sort split start suggest summarise summarize take test track \
     transcribe translate verify visit visualise visualize watch";
 
-/// Words of the lists above with which people do not begin a command.
+/// Words of the lists above that do not begin commands.
 const NO_COMMANDS: &[&str] = &[
     "are", "does", "end", "how", "info", "is", "know", "lookup", "new", "status", "what", "when",
     "where", "which", "who", "why",
@@ -72,7 +72,7 @@ static FORMS: LazyLock<FxHashMap<String, Actions>> = LazyLock::new(|| {
     forms
 });
 
-/// Returns whether a word in lower case is a verb with which people begin a command.
+/// Returns whether a word in lower case is a verb that can begin a command.
 pub(super) fn is_verb(word: &str) -> bool {
     ACTIONS.contains_key(word) && !NO_COMMANDS.contains(&word)
 }

@@ -5,7 +5,7 @@
 //! often separates words for the same thing.
 
 use super::action::is_verb;
-use crate::text::is_stop_word;
+use super::word::{Word, leading_phrase, words};
 
 /// The maximum number of clauses of a query; the last one contains the rest of the text.
 pub(super) const MAX_CLAUSES: usize = 8;
@@ -111,7 +111,7 @@ const AFTER_VERBS: &[&str] =
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Clause<'a> {
     pub(super) text: &'a str,
-    /// The index of the request to which the clause belongs. A clause that begins no new request belongs to the request
+    /// The index of the request that the clause belongs to. A clause that begins no new request belongs to the request
     /// before it, or to the first request.
     pub(super) request: usize,
 }
@@ -162,11 +162,10 @@ struct ClauseRange {
 
 impl ClauseRange {
     fn of(text: &str, Part { start, end, is_request }: Part) -> Self {
-        let words =
-            words(&text[start..end]).filter(|(_, word)| !is_stop_word(&word.to_lowercase()));
+        let words = words(&text[start..end]).filter(|word| !word.is_stop_word());
         // In a script without spaces, two characters count as one word, and so each as half a word.
         let halves: usize =
-            words.map(|(_, word)| 2.max(word.chars().filter(|c| *c >= '\u{2e80}').count())).sum();
+            words.map(|word| 2.max(word.text.chars().filter(|c| *c >= '\u{2e80}').count())).sum();
         Self { start, end, words: halves / 2, is_request }
     }
 }
@@ -218,7 +217,7 @@ struct Part {
 /// Returns the parts of a sentence, without the separating words.
 fn parts_of(text: &str, start: usize, end: usize) -> Vec<Part> {
     let sentence = &text[start..end];
-    let words: Vec<(usize, &str)> = words(sentence).collect();
+    let words: Vec<Word<'_>> = words(sentence).collect();
     let mut all = Vec::new();
     let (mut from, mut at, mut is_request) = (0, 0, begins_request(&words));
     if sentence.trim_start().starts_with(['-', '*', '•']) {
@@ -228,42 +227,39 @@ fn parts_of(text: &str, start: usize, end: usize) -> Vec<Part> {
     // content words so far.
     let (mut first, mut content) = (0, 0);
     while at < words.len() {
-        let before = sentence[..words[at].0].trim_end();
+        let before = sentence[..words[at].start].trim_end();
         let after_comma = before.ends_with([',', ';']);
         let Separator { words: separated, is_step } =
             separator(sentence, &words[at..], after_comma);
         let is_joined = after_comma
             || before.ends_with([':', '-', '–', '&'])
-            || at > 0 && is_conjunction(words[at - 1].1);
+            || at > 0 && is_conjunction(words[at - 1]);
         if separated > 0 {
-            let (last, word) = words[at + separated - 1];
             // If the sentence begins with a separator, no clause ends there.
             if at > 0 {
                 is_request |= is_step && begins_step(&words[first..]);
-                all.push(Part { start: start + from, end: start + words[at].0, is_request });
+                all.push(Part { start: start + from, end: start + words[at].start, is_request });
             }
-            from = last + word.len();
+            from = words[at + separated - 1].end();
             at += separated;
             first = at;
             is_request = begins_request(&words[at..]) || is_step && begins_step(&words[at..]);
             content = 0;
         } else {
-            let is_content = !is_stop_word(&words[at].1.to_lowercase());
+            let is_content = !words[at].is_stop_word();
             // Another request does not begin at a verb that belongs to the words before it: after `to` (`to book a
             // room`), in `can you show me`, or in `tell me what is`. Nor does it begin at the end of a word with a
             // hyphen (`a T-test for two groups`).
-            let is_inner = before.len() == words[at].0 && before.ends_with(['-', '–']);
+            let is_inner = before.len() == words[at].start && before.ends_with(['-', '–']);
             let may_open = !is_inner
-                && (is_joined
-                    || content >= MIN_REQUEST_WORDS
-                        && !is_stop_word(&words[at - 1].1.to_lowercase()));
+                && (is_joined || content >= MIN_REQUEST_WORDS && !words[at - 1].is_stop_word());
             if content > 0 && may_open && opens(&words[at..], is_joined) {
                 let joint = words[at - 1];
-                let end = if is_conjunction(joint.1) { joint.0 } else { words[at].0 };
+                let end = if is_conjunction(joint) { joint.start } else { words[at].start };
                 if end > from {
                     all.push(Part { start: start + from, end: start + end, is_request });
                 }
-                from = words[at].0;
+                from = words[at].start;
                 first = at;
                 is_request = true;
                 content = 0;
@@ -277,43 +273,41 @@ fn parts_of(text: &str, start: usize, end: usize) -> Vec<Part> {
     all
 }
 
-fn is_conjunction(word: &str) -> bool {
-    word.eq_ignore_ascii_case("and") || word.eq_ignore_ascii_case("or")
+fn is_conjunction(word: Word<'_>) -> bool {
+    word.is("and") || word.is("or")
 }
 
 /// Returns whether a clause begins with the words of a request, possibly after words such as `please`.
-fn begins_request(words: &[(usize, &str)]) -> bool {
+fn begins_request(words: &[Word<'_>]) -> bool {
     let words = without_fillers(words);
-    opens(words, true) || words.first().is_some_and(|(_, word)| is_verb(&word.to_lowercase()))
+    opens(words, true) || words.first().is_some_and(|word| is_verb(&word.text.to_lowercase()))
 }
 
 /// Returns whether a numbered or listed step can begin with these words: with an article, `my` or a content word, but
 /// not with words such as `to` or `for`.
-fn begins_step(words: &[(usize, &str)]) -> bool {
-    let first = without_fillers(words).first().map(|(_, word)| word.to_lowercase());
-    first.is_some_and(|word| matches!(&*word, "a" | "an" | "the" | "my") || !is_stop_word(&word))
+fn begins_step(words: &[Word<'_>]) -> bool {
+    let may_begin = |word: &Word<'_>| {
+        ["a", "an", "the", "my"].iter().any(|article| word.is(article)) || !word.is_stop_word()
+    };
+    without_fillers(words).first().is_some_and(may_begin)
 }
 
 /// Returns the words without the fillers at their beginning, such as `please`.
-fn without_fillers<'a, 'b>(words: &'a [(usize, &'b str)]) -> &'a [(usize, &'b str)] {
-    let is_filler = |word: &str| FILLERS.contains(&&*word.to_lowercase());
-    let count = words.iter().take_while(|(_, word)| is_filler(word)).count();
+fn without_fillers<'a, 'b>(words: &'a [Word<'b>]) -> &'a [Word<'b>] {
+    let is_filler = |word: &&Word<'_>| FILLERS.contains(&&*word.text.to_lowercase());
+    let count = words.iter().take_while(is_filler).count();
     &words[count..]
 }
 
 /// Returns whether these words begin a request.
 ///
 /// If `is_joined` is `true`, the words follow a comma or `and`. Then a verb alone begins a request.
-fn opens(words: &[(usize, &str)], is_joined: bool) -> bool {
-    let begins = |opening: &&[&str]| {
-        opening.len() < words.len()
-            && opening.iter().zip(words).all(|(word, (_, own))| own.eq_ignore_ascii_case(word))
-    };
-    if OPENINGS.iter().any(begins) {
+fn opens(words: &[Word<'_>], is_joined: bool) -> bool {
+    if leading_phrase(words, OPENINGS) > 0 {
         return true;
     }
-    let [(_, first), (_, next), ..] = words else { return false };
-    let (first, next) = (first.to_lowercase(), next.to_lowercase());
+    let [first, next, ..] = words else { return false };
+    let (first, next) = (first.text.to_lowercase(), next.text.to_lowercase());
     if is_joined && QUESTION_WORDS.contains(&&*first) {
         return true;
     }
@@ -335,44 +329,23 @@ struct Separator {
     is_step: bool,
 }
 
-/// Returns the separator with which the words begin; it has no words if they begin with none.
-fn separator(sentence: &str, words: &[(usize, &str)], after_comma: bool) -> Separator {
-    let begins = |separator: &&&[&str]| {
-        separator.len() < words.len()
-            && separator
-                .iter()
-                .zip(words)
-                .all(|(separator, (_, word))| word.eq_ignore_ascii_case(separator))
-    };
-    if let Some(separator) = STEP_SEPARATORS.iter().find(begins) {
-        return Separator { words: separator.len(), is_step: true };
+/// Returns the separator at the beginning of the words; it has no words if there is none.
+fn separator(sentence: &str, words: &[Word<'_>], after_comma: bool) -> Separator {
+    for (separators, is_step) in [(STEP_SEPARATORS, true), (SEPARATORS, false)] {
+        let count = leading_phrase(words, separators);
+        if count > 0 {
+            return Separator { words: count, is_step };
+        }
     }
-    if let Some(separator) = SEPARATORS.iter().find(begins) {
-        return Separator { words: separator.len(), is_step: false };
-    }
-    let [(at, first), _, ..] = words else { return Separator::default() };
-    if after_comma && first.eq_ignore_ascii_case("and") {
+    let [first, _, ..] = words else { return Separator::default() };
+    if after_comma && first.is("and") {
         return Separator { words: 1, is_step: false };
     }
     // The number of a list item, as in `1) read it 2) send it`.
-    let is_number = first.len() < 3
-        && first.bytes().all(|byte| byte.is_ascii_digit())
-        && sentence[at + first.len()..].starts_with(')');
+    let is_number = first.text.len() < 3
+        && first.text.bytes().all(|byte| byte.is_ascii_digit())
+        && sentence[first.end()..].starts_with(')');
     Separator { words: usize::from(is_number), is_step: is_number }
-}
-
-/// Returns the words of a text with their positions.
-pub(super) fn words(text: &str) -> impl Iterator<Item = (usize, &str)> {
-    let is_part = |c: char| c.is_alphanumeric() || c == '_';
-    let mut rest = text;
-    std::iter::from_fn(move || {
-        let from = rest.find(is_part)?;
-        let word = &rest[from..];
-        let word = &word[..word.find(|c| !is_part(c)).unwrap_or(word.len())];
-        let at = text.len() - rest.len() + from;
-        rest = &rest[from + word.len()..];
-        Some((at, word))
-    })
 }
 
 #[cfg(test)]

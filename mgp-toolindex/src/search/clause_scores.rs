@@ -32,7 +32,7 @@ pub(super) struct ClauseScores {
 impl ClauseScores {
     /// Combines the evidence for the whole query and its clauses.
     ///
-    /// `requests` contains, for each unit, the index of the request to which it belongs.
+    /// `requests` contains, for each unit, the index of its request.
     pub(super) fn of(evidence: &Evidence, requests: &[usize]) -> Self {
         let best_evidence = maximum(evidence.of_unit(WHOLE_QUERY));
         let (mut shares, units) = shares(evidence, best_evidence, requests.len());
@@ -92,8 +92,8 @@ fn shares(evidence: &Evidence, best_evidence: f32, unit_count: usize) -> (Vec<f3
     (shares, units)
 }
 
-/// If a query has several requests, lowers the share of each tool for a request after the first one, so that the best
-/// tools of all requests come first.
+/// If a query has several requests, lowers the share of each further tool for the same request, so that the best tools
+/// of all requests come first.
 fn alternate(shares: &mut [f32], request_of: impl Fn(usize) -> usize) {
     let mut factors = Vec::new();
     for at in best_first(shares) {

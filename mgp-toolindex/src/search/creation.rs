@@ -1,12 +1,10 @@
 //! Rewords English requests for a new thing whose verb does not show it: `open a pull request`, `file a bug` (MGP
 //! §16.5).
 
-use super::clause::words;
-use super::exclusion::is_one_of;
+use super::word::{Word, is_one_of, words};
 use crate::lexicon::Translation;
-use crate::text::is_stop_word;
 
-/// Verbs with which people ask for one of [`THINGS`]; without verbs, no query is reworded.
+/// Verbs that people use to ask for one of [`THINGS`]; without such verbs, no query is reworded.
 const VERBS: &[&str] = &["file", "lodge", "log", "open", "raise", "start"];
 
 /// Verbs of [`VERBS`] that have many other objects, so that the thing must follow directly.
@@ -38,16 +36,16 @@ const MAX_WORDS_BEFORE: usize = 2;
 /// The maximum number of words that are read from a text.
 const MAX_WORDS: usize = 64;
 
-/// Returns a query in which verbs such as `open` are replaced by `create` where they ask for a new thing, as a
-/// translation; `None` if there are none.
+/// Returns a query as a translation in which `create` replaces verbs such as `open` that ask for a new thing; `None` if
+/// there are none.
 pub(super) fn in_usual_words(text: &str) -> Option<Translation> {
-    let all: Vec<(usize, &str)> = words(text).take(MAX_WORDS).collect();
+    let all: Vec<Word<'_>> = words(text).take(MAX_WORDS).collect();
     let (mut reworded, mut copied) = (String::new(), 0);
-    for (at, (start, verb)) in all.iter().enumerate() {
+    for (at, verb) in all.iter().enumerate() {
         if asks_to_create(&all, at) {
-            reworded.push_str(&text[copied..*start]);
+            reworded.push_str(&text[copied..verb.start]);
             reworded.push_str(USUAL_VERB);
-            copied = start + verb.len();
+            copied = verb.end();
         }
     }
     if copied == 0 {
@@ -57,8 +55,8 @@ pub(super) fn in_usual_words(text: &str) -> Option<Translation> {
     Some(Translation { text: reworded, ..Translation::default() })
 }
 
-/// Returns whether the word at a position is a verb with which a new thing is asked for.
-fn asks_to_create(all: &[(usize, &str)], verb: usize) -> bool {
+/// Returns whether the word at a position is a verb that asks for a new thing.
+fn asks_to_create(all: &[Word<'_>], verb: usize) -> bool {
     if !is_one_of(all, verb, VERBS) || !is_one_of(all, verb + 1, BEFORE_NEW_THINGS) {
         return false;
     }
@@ -67,7 +65,7 @@ fn asks_to_create(all: &[(usize, &str)], verb: usize) -> bool {
         at += 1;
     }
     let most = if is_one_of(all, verb, VAGUE_VERBS) { 0 } else { MAX_WORDS_BEFORE };
-    let is_content = |(_, word): &&(usize, &str)| !is_stop_word(&word.to_lowercase());
+    let is_content = |word: &&Word<'_>| !word.is_stop_word();
     let before = all.iter().skip(at).take(most).take_while(is_content).count();
     (at..=at + before).any(|at| is_one_of(all, at, THINGS))
 }

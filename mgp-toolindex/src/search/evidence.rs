@@ -69,10 +69,11 @@ impl Evidence {
         slots.dedup();
         // Every word of a name is also indexed as a word of the tool. So looking up the words in names increases
         // scores, but finds no further candidates.
-        let mut word_scores = terms.each(&slots)?;
-        let named = view.keywords.look_up(&parsed.names)?.each(&slots)?;
+        let mut word_scores = terms.score_each(&slots)?;
+        let named = view.keywords.look_up(&parsed.names)?.score_each(&slots)?;
         word_scores.iter_mut().zip(named).for_each(|(score, named)| *score += named);
-        let hint_scores = if parsed.hints.is_empty() { Vec::new() } else { hints.each(&slots)? };
+        let hint_scores =
+            if parsed.hints.is_empty() { Vec::new() } else { hints.score_each(&slots)? };
         let mut evidence = Self {
             strength: vec![0.0; slots.len() * parsed.units.len()],
             meaning: vec![None; slots.len()],
@@ -250,8 +251,8 @@ impl CommonPart {
         self.vector.iter().zip(query).map(|(a, b)| a * b).sum()
     }
 
-    /// Returns the factor that scales a tool's vector, from which the common part was subtracted, back to length one.
-    /// `product` is the dot product of the tool's vector and the common part.
+    /// Returns the factor that restores a tool's vector to length one after the common part was subtracted. `product`
+    /// is the dot product of the tool's vector and the common part.
     fn scale(&self, product: f32) -> f32 {
         (1.0 - 2.0 * product + self.square).max(0.01).sqrt().recip()
     }

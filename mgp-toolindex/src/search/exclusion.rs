@@ -3,10 +3,10 @@
 use rustc_hash::FxHashMap;
 
 use super::View;
-use super::clause::words;
 use super::weight::EXCLUDED_SERVER_FACTOR;
+use super::word::{Word, has_punctuation, is_one_of, leading_phrase, words};
 use crate::catalog::{Bitmap, ServerNumber, Slot};
-use crate::text::{fold_name, is_stop_word, words_of};
+use crate::text::{fold_name, words_of};
 
 /// Words after which a query names the servers that it excludes.
 const NEGATIONS: &[&[&str]] = &[
@@ -19,13 +19,12 @@ const NEGATIONS: &[&[&str]] = &[
     &["instead", "of"],
 ];
 
-/// Words directly before a negation because of which it excludes nothing: `whether or not`, `projects that are not on
-/// GitHub`.
+/// Words that, directly before a negation, cancel its effect, so that it excludes nothing: `whether or not`, `projects
+/// that are not on GitHub`.
 const BEFORE_STATEMENTS: &[&str] =
     &["are", "did", "does", "had", "has", "have", "if", "is", "or", "was", "were", "why"];
 
-/// Words because of which a later negation does not exclude a server: `nothing other than GitHub`, `not without
-/// GitHub`.
+/// Words after which a negation does not exclude a server: `nothing other than GitHub`, `not without GitHub`.
 const NEGATIVE_WORDS: &[&str] =
     &["cannot", "never", "no", "none", "not", "nothing", "nowhere", "t"];
 
@@ -68,8 +67,8 @@ impl Exclusion {
     /// Returns `None` if there are none, if the query has no other words, or if the other words name such a server too:
     /// `GitHub issues, not GitHub actions`.
     pub(super) fn of(view: &View<'_>, text: &str, within: Option<&Bitmap>) -> Option<Self> {
-        let all: Vec<(usize, &str)> = words(text).collect();
-        if (0..all.len()).all(|at| negation(&all[at..]) == 0) {
+        let all: Vec<Word<'_>> = words(text).collect();
+        if (0..all.len()).all(|at| leading_phrase(&all[at..], NEGATIONS) == 0) {
             return None;
         }
         let names = server_names(view, within);
@@ -84,15 +83,14 @@ impl Exclusion {
                 continue;
             }
             let joint = at.checked_sub(1).filter(|before| {
-                all[*before].0 >= copied && is_one_of(&all, *before, BEFORE_NEGATIONS)
+                all[*before].start >= copied && is_one_of(&all, *before, BEFORE_NEGATIONS)
             });
-            rest.push_str(&text[copied..all[joint.unwrap_or(at)].0]);
+            rest.push_str(&text[copied..all[joint.unwrap_or(at)].start]);
             at += count;
-            let (last, word) = all[at - 1];
-            (copied, is_negated) = (last + word.len(), false);
+            (copied, is_negated) = (all[at - 1].end(), false);
         }
         rest.push_str(&text[copied..]);
-        let others: Vec<(usize, &str)> = words(&rest).collect();
+        let others: Vec<Word<'_>> = words(&rest).collect();
         let is_excluded = |at: usize| {
             let named = named(&others[at..], &names);
             named.is_some_and(|(_, found)| found.iter().any(|server| servers.contains(server)))
@@ -114,17 +112,8 @@ impl Exclusion {
     }
 }
 
-/// Returns the number of words of the negation with which the words begin; 0 if they begin with none.
-fn negation(words: &[(usize, &str)]) -> usize {
-    let begins = |negation: &&&[&str]| {
-        negation.len() < words.len()
-            && negation.iter().zip(words).all(|(own, (_, word))| word.eq_ignore_ascii_case(own))
-    };
-    NEGATIONS.iter().find(begins).map_or(0, |negation| negation.len())
-}
-
 /// Returns whether a negation at a position can exclude servers, which depends on the words before it.
-fn can_exclude(text: &str, words: &[(usize, &str)], at: usize) -> bool {
+fn can_exclude(text: &str, words: &[Word<'_>], at: usize) -> bool {
     let Some(before) = at.checked_sub(1) else { return true };
     // `files not in git` describes the files; `search files, not in git` and `but not in git` exclude a server.
     let describes = is_one_of(words, at, &["not"])
@@ -136,28 +125,19 @@ fn can_exclude(text: &str, words: &[(usize, &str)], at: usize) -> bool {
 
 /// Returns whether a name that ends with the word at a position can be that of a server. It cannot if the next word
 /// belongs to it, as `conflicts` in `without calendar conflicts`.
-fn is_end_of_name(text: &str, words: &[(usize, &str)], at: usize) -> bool {
-    words.get(at + 1).is_none_or(|(_, next)| is_stop_word(&next.to_lowercase()))
-        || has_punctuation(text, words, at)
+fn is_end_of_name(text: &str, words: &[Word<'_>], at: usize) -> bool {
+    words.get(at + 1).is_none_or(Word::is_stop_word) || has_punctuation(text, words, at)
 }
 
-/// Returns whether there is punctuation between the word at a position and the next word.
-pub(super) fn has_punctuation(text: &str, words: &[(usize, &str)], at: usize) -> bool {
-    let (Some((start, word)), Some((next, _))) = (words.get(at), words.get(at + 1)) else {
-        return false;
-    };
-    text[start + word.len()..*next].contains(|c: char| c.is_ascii_punctuation() && c != '-')
-}
-
-/// If the words begin with a negation and the names of servers, adds these servers to `servers`, and returns the number
-/// of these words; otherwise returns 0.
+/// If the words begin with a negation and names of servers, adds these servers to `servers`, and returns the number of
+/// these words. Otherwise returns 0.
 fn read(
     text: &str,
-    words: &[(usize, &str)],
+    words: &[Word<'_>],
     names: &ServerNames,
     servers: &mut Vec<ServerNumber>,
 ) -> usize {
-    let (mut at, mut end) = (negation(words), 0);
+    let (mut at, mut end) = (leading_phrase(words, NEGATIONS), 0);
     if at == 0 {
         return 0;
     }
@@ -179,20 +159,11 @@ fn read(
 }
 
 /// Returns the servers whose name the words begin with, and the number of words of the name.
-fn named<'a>(
-    words: &[(usize, &str)],
-    names: &'a ServerNames,
-) -> Option<(usize, &'a [ServerNumber])> {
+fn named<'a>(words: &[Word<'_>], names: &'a ServerNames) -> Option<(usize, &'a [ServerNumber])> {
     (1..=MAX_NAME_WORDS.min(words.len())).rev().find_map(|count| {
-        let name: String = words[..count].iter().map(|(_, word)| fold_name(word)).collect();
+        let name: String = words[..count].iter().map(|word| fold_name(word.text)).collect();
         Some((count, names.get(&name)?.as_slice()))
     })
-}
-
-/// Returns whether the word at a position is one of the expected words.
-pub(super) fn is_one_of(words: &[(usize, &str)], at: usize, expected: &[&str]) -> bool {
-    let is_expected = |word: &str| expected.iter().any(|own| word.eq_ignore_ascii_case(own));
-    words.get(at).is_some_and(|(_, word)| is_expected(word))
 }
 
 /// Returns the servers that have tools in `within`, by their ids and display names. Each name is also included without

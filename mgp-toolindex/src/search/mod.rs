@@ -23,6 +23,7 @@ mod spelling;
 mod tests;
 mod view;
 mod weight;
+mod word;
 
 pub use filter::Filter;
 pub(crate) use parsed_query::MAX_QUERY_BYTES;

@@ -13,14 +13,14 @@ const MAX_NAME_LETTERS: usize = 96;
 /// The maximum number of words in a query that is tried as a misspelled name.
 const MAX_WORDS: usize = 8;
 
-/// The maximum number of words in a query that is tried as a misspelled name even if every word of it occurs in some
-/// tool that the caller may find.
+/// The maximum number of words of a query that is tried as a misspelled name although the caller's tools contain all of
+/// its words.
 const MAX_KNOWN_WORDS: usize = 3;
 
 /// The maximum number of tools that are returned for a name.
 const MAX_TOOLS: usize = 50;
 
-/// The beginning of the names by which some hosts show tools to their models: `mcp__SERVER__TOOL`.
+/// The beginning of tool names in some hosts, as their models see them: `mcp__SERVER__TOOL`.
 const HOST_PREFIX: &str = "mcp__";
 
 /// The nearness (degree of similarity) of a name that differs from the query only in case and separators.
@@ -69,7 +69,7 @@ pub(super) fn find(
         return Ok(Vec::new());
     }
     let whole = QueryWords { whole: words.whole.clone(), ..QueryWords::default() };
-    let mut near = view.keywords.fuzzy(&whole, MAX_TOOLS, within)?;
+    let mut near = view.keywords.find_similar(&whole, MAX_TOOLS, within)?;
     if many > 1 {
         let is_known = |word: &String| view.has_word(word, within);
         let max_changes = if words.raw.iter().all(is_known) { 1 } else { 2 };
@@ -93,8 +93,8 @@ pub(super) fn find(
     Ok(near)
 }
 
-/// Returns the visible tool whose server and name the query gives: `files.read_file`, `files/read_file`, or the name by
-/// which a host shows the tool.
+/// Returns the visible tool whose server and name the query gives: `files.read_file`, `files/read_file`, or the tool's
+/// name in a host.
 fn qualified(view: &View<'_>, text: &str, visible: impl Fn(&Slot) -> bool + Copy) -> Option<Slot> {
     let of_host = text.strip_prefix(HOST_PREFIX);
     let name = of_host.unwrap_or(text);
@@ -118,7 +118,7 @@ fn with_all_words(
 ) -> Result<Option<Bitmap>, IndexError> {
     let mut all: Option<Bitmap> = None;
     for word in &words.raw {
-        let with = view.keywords.of_name(&view.analyzer.stem(word))?;
+        let with = view.keywords.tools_named(&view.analyzer.stem(word))?;
         match &mut all {
             Some(all) => all.and(&with),
             None => all = Some(with),

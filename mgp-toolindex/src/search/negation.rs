@@ -7,12 +7,11 @@ use std::ops::Range;
 
 use super::View;
 use super::action::{Actions, is_verb};
-use super::clause::words;
-use super::exclusion::{has_punctuation, is_one_of};
 use super::weight::NEGATED_VERB_FACTOR;
+use super::word::{Word, has_punctuation, is_one_of, words};
 use crate::catalog::Slot;
 use crate::lexicon::Translation;
-use crate::text::{Analyzer, is_stop_word, words_of};
+use crate::text::{Analyzer, words_of};
 
 /// Words that negate the command after them.
 const NEGATIONS: &[&[&str]] = &[&["do", "not"], &["don", "t"], &["dont"], &["never"], &["not"]];
@@ -97,7 +96,7 @@ impl Negation {
         }
         rest.push_str(&text[copied..]);
         let others = words_of(&rest, MAX_WORDS);
-        if stems.is_empty() || words(&rest).all(|(_, word)| is_stop_word(&word.to_lowercase())) {
+        if stems.is_empty() || words(&rest).all(|word| word.is_stop_word()) {
             return None;
         }
         let others: Vec<String> = others.iter().map(|word| analyzer.stem(word)).collect();
@@ -121,13 +120,12 @@ impl Negation {
 
 /// Returns the ranges of the negations in an English text, each with its verbs.
 fn negated(text: &str, analyzer: &Analyzer) -> Vec<Range<usize>> {
-    let all: Vec<(usize, &str)> = words(text).collect();
+    let all: Vec<Word<'_>> = words(text).collect();
     let (mut ranges, mut at) = (Vec::new(), 0);
     while at < all.len() && ranges.len() < MAX_NEGATIONS {
         let count = read(text, &all, at, analyzer).unwrap_or(0);
         if count > 0 {
-            let (last, word) = all[at + count - 1];
-            ranges.push(all[at].0..last + word.len());
+            ranges.push(all[at].start..all[at + count - 1].end());
         }
         at += count.max(1);
     }
@@ -135,7 +133,7 @@ fn negated(text: &str, analyzer: &Analyzer) -> Vec<Range<usize>> {
 }
 
 /// If the words at a position are a negation with its verbs, returns their number.
-fn read(text: &str, all: &[(usize, &str)], at: usize, analyzer: &Analyzer) -> Option<usize> {
+fn read(text: &str, all: &[Word<'_>], at: usize, analyzer: &Analyzer) -> Option<usize> {
     let command = begins(all, at, NEGATIONS);
     let mut verb = at + command.max(begins(all, at, ALTERNATIVES));
     if verb == at {
@@ -151,7 +149,7 @@ fn read(text: &str, all: &[(usize, &str)], at: usize, analyzer: &Analyzer) -> Op
     while is_one_of(all, verb, ADVERBS) {
         verb += 1;
     }
-    let word = all.get(verb).map(|(_, word)| word.to_lowercase())?;
+    let word = all.get(verb).map(|word| word.text.to_lowercase())?;
     // `not sending mails` and `not deleted files` are not commands. In `without scheduling conflicts`, the word is not a
     // verb; `without deleting files` is far more usual than a noun after a word for a deletion.
     let is_negated = if command > 0 {
@@ -159,7 +157,7 @@ fn read(text: &str, all: &[(usize, &str)], at: usize, analyzer: &Analyzer) -> Op
     } else {
         word.ends_with("ing")
             && (Actions::of_form(&word, analyzer).deletes()
-                || all.get(verb + 1).is_none_or(|(_, next)| is_stop_word(&next.to_lowercase()))
+                || all.get(verb + 1).is_none_or(Word::is_stop_word)
                 || has_punctuation(text, all, verb))
     };
     if !is_negated || !is_change(&word, analyzer) || has_punctuation(text, all, verb - 1) {
@@ -167,7 +165,7 @@ fn read(text: &str, all: &[(usize, &str)], at: usize, analyzer: &Analyzer) -> Op
     }
     let mut end = verb + 1;
     while is_one_of(all, end, JOINTS)
-        && all.get(end + 1).is_some_and(|(_, word)| is_change(&word.to_lowercase(), analyzer))
+        && all.get(end + 1).is_some_and(|word| is_change(&word.text.to_lowercase(), analyzer))
     {
         end += 2;
     }
@@ -177,9 +175,9 @@ fn read(text: &str, all: &[(usize, &str)], at: usize, analyzer: &Analyzer) -> Op
     Some(end - at)
 }
 
-/// Returns whether a command, or a wish of the user, begins with the negation at a position, which has an intention of
-/// `intention` words after it.
-fn begins_command(text: &str, all: &[(usize, &str)], at: usize, intention: usize) -> bool {
+/// Returns whether a command, or a wish of the user, begins with the negation at a position. An intention of
+/// `intention` words follows the negation.
+fn begins_command(text: &str, all: &[Word<'_>], at: usize, intention: usize) -> bool {
     let Some(before) = at.checked_sub(1) else { return true };
     if has_punctuation(text, all, before) || is_one_of(all, before, BEFORE_NEGATIONS) {
         return true;
@@ -192,7 +190,7 @@ fn begins_command(text: &str, all: &[(usize, &str)], at: usize, intention: usize
 }
 
 /// Returns the number of words of the phrase that the words at a position begin with; 0 if they begin with none.
-fn begins(all: &[(usize, &str)], at: usize, phrases: &[&[&str]]) -> usize {
+fn begins(all: &[Word<'_>], at: usize, phrases: &[&[&str]]) -> usize {
     let is_there = |phrase: &&&[&str]| {
         (0..phrase.len()).all(|word| is_one_of(all, at + word, &phrase[word..=word]))
     };

@@ -16,7 +16,7 @@ pub(crate) const MAX_QUERY_BYTES: usize = 4 * 1024;
 /// that function accepts, so that the function returns nothing for longer units.
 const MAX_HINT_WORDS: usize = 25;
 
-/// The maximum number of words of a unit for which related words are added; only pasted documents have more words.
+/// The maximum length, in words, of a unit that gets related words; only pasted documents are longer.
 const MAX_RELATED_WORDS: usize = 256;
 
 #[derive(Debug)]
@@ -36,7 +36,7 @@ pub(super) struct ParsedQuery<'a> {
 #[derive(Debug)]
 pub(super) struct Unit<'a> {
     pub(super) text: &'a str,
-    /// The index of the request to which the unit belongs; 0 for the whole query.
+    /// The index of the request that the unit belongs to; 0 for the whole query.
     pub(super) request: usize,
     /// The indices of the unit's words in `ParsedQuery::words`.
     pub(super) terms: Vec<usize>,

@@ -11,7 +11,7 @@ use super::{Query, View};
 use crate::catalog::{Bitmap, Catalog, Slot};
 use crate::learn::History;
 
-/// The number of tools at the top of the results, of which past calls replace at most [`MAX_NEWCOMERS`].
+/// The number of tools at the top of the results; past calls replace at most [`MAX_NEWCOMERS`] of them.
 const FIRST_TOOLS: usize = 5;
 
 /// The number of best tools that past calls never replace.
@@ -20,17 +20,17 @@ const KEPT_TOOLS: usize = 2;
 /// The maximum number of tools that past calls move into the best [`FIRST_TOOLS`].
 const MAX_NEWCOMERS: usize = 2;
 
-/// If fewer than this many of the best [`FIRST_TOOLS`] were ever called (the [`KEPT_TOOLS`] do not count), past calls
-/// can also replace one tool that was never called.
+/// The minimum number of tools among the best [`FIRST_TOOLS`] (without the [`KEPT_TOOLS`]) that were ever called; if
+/// there are fewer, past calls can also replace one tool that was never called.
 const MIN_CALLED_TOOLS: usize = 2;
 
-/// The maximum fraction below the last of the first results to which other tools are lowered.
+/// The maximum fraction by which other tools are lowered below the last of the first results.
 const LOWERING: f32 = 1e-3;
 
 /// The lift (the amount by which past calls raise a tool) at which past calls alone give a confidence of one half.
 const HALF_CONFIDENCE_LIFT: f32 = 0.5;
 
-/// The similarity of the most similar past query from which on past calls give their whole confidence. If all past
+/// The minimum similarity of the most similar past query for which past calls give their whole confidence. If all past
 /// queries are less similar, they prove little: a history of few subjects suggests its tools for every query.
 const CONFIDENT_SIMILARITY: f32 = 0.5;
 
@@ -128,12 +128,12 @@ impl<'a> PastCalls<'a> {
     }
 }
 
-/// Returns the indices of the tools for the first results. These are the best tools without past calls, of which up to
-/// [`MAX_NEWCOMERS`] are replaced by tools that past calls raise. `shares` has the score of each tool relative to the
-/// best one, plus its lift.
+/// Returns the indices of the tools for the first results. These are the best tools without past calls; up to
+/// [`MAX_NEWCOMERS`] of them are replaced by tools that past calls raise. `shares` has the score of each tool relative
+/// to the best one, plus its lift.
 ///
-/// The best [`KEPT_TOOLS`] are never replaced. Of the others, a raised tool replaces the weakest one that was called,
-/// because calls after other queries indicate that it is not meant. Only if fewer than [`MIN_CALLED_TOOLS`] of the
+/// The best [`KEPT_TOOLS`] are never replaced. Among the others, a raised tool replaces the weakest one that was
+/// called: its calls after other queries indicate that it is not meant. If fewer than [`MIN_CALLED_TOOLS`] of the
 /// others were called, the last one that was never called can be replaced too.
 fn first_results(
     order: &[usize],

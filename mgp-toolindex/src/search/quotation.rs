@@ -2,8 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::clause::words;
-use crate::text::is_stop_word;
+use super::word::words;
 
 /// Marks that open a quoted text, each with the marks that can close it.
 const MARKS: &[(char, &[char])] = &[
@@ -37,7 +36,7 @@ pub(super) fn without_quotations(text: &str) -> Cow<'_, str> {
         return Cow::Borrowed(text);
     }
     rest.push_str(&text[copied..]);
-    let content = words(&rest).filter(|(_, word)| !is_stop_word(&word.to_lowercase())).count();
+    let content = words(&rest).filter(|word| !word.is_stop_word()).count();
     if content < MIN_OTHER_WORDS { Cow::Borrowed(text) } else { Cow::Owned(rest) }
 }
 

@@ -193,7 +193,7 @@ fn collect_evidence(
     if evidence.has_words || weights.words <= 0.0 {
         return Ok(evidence);
     }
-    let similar = view.keywords.fuzzy(&parsed.words, k, within)?;
+    let similar = view.keywords.find_similar(&parsed.words, k, within)?;
     if similar.is_empty() {
         return Ok(evidence);
     }
@@ -207,7 +207,6 @@ fn collect_evidence(
     Ok(evidence)
 }
 
-/// Returns the indices of the `k` best candidates, the best first.
 fn best_indices(view: &View<'_>, slots: &[Slot], scores: &[f32], k: usize) -> Vec<usize> {
     let mut order: Vec<usize> = (0..scores.len()).filter(|at| scores[*at] > 0.0).collect();
     let id = |at: usize| {
@@ -252,7 +251,6 @@ fn weigh_actions(
     factors
 }
 
-/// Raises the scores of tools that the query names.
 fn raise_named(names: &FxHashMap<Slot, f32>, slots: &[Slot], scores: &mut [f32]) {
     for (slot, score) in slots.iter().zip(scores) {
         if let Some(nearness) = names.get(slot) {
@@ -261,7 +259,7 @@ fn raise_named(names: &FxHashMap<Slot, f32>, slots: &[Slot], scores: &mut [f32])
     }
 }
 
-/// A parsed query, with the strategy and the weights by which it is ranked.
+/// A parsed query, with the strategy and the weights for ranking its results.
 struct Plan<'a> {
     parsed: ParsedQuery<'a>,
     weights: Weights,
@@ -288,7 +286,7 @@ impl<'a> Plan<'a> {
         if fallback.is_none() {
             return Self { parsed, weights, strategy: asked.clone(), fallback };
         }
-        // Parse again with the weights of a keyword search, on which the words of a parsed query depend.
+        // Parse again with the weights of a keyword search, because the words of a parsed query depend on the weights.
         let weights = Weights::KEYWORD;
         let parsed = ParsedQuery::new(text, translation, view.analyzer, weights);
         Self { parsed, weights, strategy: SearchStrategy::Keyword, fallback }

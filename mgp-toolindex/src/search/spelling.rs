@@ -8,7 +8,7 @@ use crate::catalog::Bitmap;
 use crate::error::IndexError;
 use crate::lexicon::{has_english, misspelled};
 
-/// The maximum number of misspelled words of a query for which corrections are tried.
+/// The maximum number of misspelled words of a query that are corrected.
 const MAX_TRIED_WORDS: usize = 4;
 
 /// Replaces the misspelled words of an English query by words in the names of the tools in `within`.

@@ -25,8 +25,9 @@ pub(crate) struct View<'a> {
     pub(crate) history: Option<&'a History>,
 }
 
-/// The figures about the tools that a caller may find, by which a search weighs words, lengths and meanings. Other
-/// tools do not count: callers could otherwise find out which words occur in tools that are hidden from them.
+/// The figures that a search uses to weigh words, lengths and meanings. They cover only the tools that a caller may
+/// find. Other tools do not count: callers could otherwise find out which words occur in tools that are hidden from
+/// them.
 #[derive(Debug)]
 pub(crate) struct Figures {
     pub(crate) texts: TextFigures,
@@ -71,7 +72,7 @@ impl<'a> View<'a> {
 
     /// Returns the view for a caller who may find only some tools, with the figures about these and a reader that uses
     /// them.
-    pub(crate) fn with(self, keywords: &'a KeywordReader, figures: &'a Figures) -> Self {
+    pub(crate) fn for_caller(self, keywords: &'a KeywordReader, figures: &'a Figures) -> Self {
         Self { keywords, figures: Some(figures), ..self }
     }
 

@@ -53,24 +53,24 @@ pub(super) const WORD_HINT_WEIGHT: f32 = 0.5;
 /// The weight of the cosine between a tool and the hints for everyday words that rarely mean anything else.
 pub(super) const HINT_MEANING_WEIGHT: f32 = 8.0;
 
-/// The evidence for the best tool up to which hints count in full.
+/// The maximum evidence for the best tool with which hints still count in full.
 const FULL_HINTS_EVIDENCE: f32 = 24.0;
 
-/// The evidence for the best tool from which on hints do not count, because a query that fits a tool by its own words
-/// needs no hints.
+/// The minimum evidence for the best tool at which hints do not count, because a query that fits a tool by its own
+/// words needs no hints.
 const NO_HINTS_EVIDENCE: f32 = 40.0;
 
 // === Clauses and requests ===
 
-/// The weight with which the evidence for the whole query is added to the evidence for each clause.
+/// The weight of the evidence for the whole query when it is added to the evidence for each clause.
 pub(super) const QUERY_WEIGHT_IN_CLAUSE: f32 = 0.4;
 
 /// The weight of a tool's best clause in its share; the whole query has the remaining weight up to 1.
 pub(super) const BEST_CLAUSE_WEIGHT: f32 = 0.9;
 
-/// The weight of the strongest clause in the reference by which evidence is divided. The evidence for a clause is
-/// divided by the evidence of the clause's best tool, mixed with the evidence of the strongest clause's best tool. So
-/// the best tool of a weak clause gets a smaller share.
+/// The weight of the strongest clause in the divisor of the evidence. The evidence for a clause is divided by the
+/// evidence of the clause's best tool, mixed with the evidence of the strongest clause's best tool. So the best tool of
+/// a weak clause gets a smaller share.
 pub(super) const STRONGEST_CLAUSE_WEIGHT: f32 = 0.3;
 
 /// The factor for each further tool of the same request, if a query has several requests. It is applied once more per
@@ -117,10 +117,10 @@ pub(super) const NEGATED_VERB_FACTOR: f32 = 0.8;
 
 // === Weak results ===
 
-/// The minimum number of tools of a caller at which results can be weak; with fewer tools, scores vary too much.
+/// The minimum number of tools of a caller whose results can be weak; with fewer tools, scores vary too much.
 const MIN_TOOLS: usize = 10;
 
-/// The number of tools of the catalogue for which the scores that fulfil a request were chosen.
+/// The size of the catalogue, in tools, for which the scores that fulfil a request were chosen.
 const USUAL_TOOLS: usize = 527;
 
 /// The minimum score of a tool in a weak result, relative to the best tool.
@@ -129,7 +129,8 @@ pub(super) const WEAK_SHARE: f32 = 0.6;
 /// The minimum score of a tool in a weak result; the best tool may have less.
 pub(super) const MIN_WEAK_SCORE: f32 = 0.2;
 
-/// Returns the score of the best tool below which a result is weak, i.e. probably no tool does what the query asks for.
+/// Returns the minimum score of the best tool in a result that is not weak. In a weak result, probably no tool does
+/// what the query asks for.
 ///
 /// A rare word counts more among more tools, so scores grow with the logarithm of the number of tools.
 #[expect(clippy::cast_precision_loss, reason = "how many tools there are needs no more digits")]

@@ -144,7 +144,7 @@ impl Cache {
         state.tools.iter().rev().cloned().collect()
     }
 
-    /// Removes and returns the tools for which `is_meant` returns `true`.
+    /// Removes and returns the tools that `is_meant` selects.
     pub(crate) fn evict(&self, is_meant: impl Fn(&SessionTool) -> bool) -> Vec<SessionTool> {
         let mut state = self.state.lock();
         let (gone, kept) =

@@ -59,7 +59,7 @@ struct SessionsState {
     handles: Handles,
 }
 
-/// The session to which a call belongs.
+/// The session of a call.
 #[derive(Clone, Debug)]
 pub struct Session {
     cache: Arc<Cache>,
@@ -83,7 +83,7 @@ pub struct SessionView {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Loaded {
-    /// The number of tokens by which the session has grown: those of added tools, and of parts that were added to its
+    /// The number of tokens that the session has grown by: those of added tools, and of parts that were added to its
     /// other tools.
     pub(crate) tokens: u64,
     /// For each requested tool, `true` if it is in the session after the request.
@@ -177,7 +177,7 @@ impl Sessions {
         Session { cache, handle: None, room: self.plan().room_of(&cx.principal) }
     }
 
-    /// Marks a tool as used, and adds it to the session, in which the tool stays as long as it fits the budget.
+    /// Marks a tool as used, and adds it to the session. The tool stays there as long as it fits the budget.
     ///
     /// A pinned tool costs no further tokens. Returns `true` if the tool was added to the session.
     #[expect(clippy::must_use_candidate, reason = "it is used either way")]
@@ -201,7 +201,7 @@ impl Sessions {
             }
             let before = match session.cache.insert(held.clone(), room) {
                 Inserted::Added => 0,
-                // The tool is in the session already, perhaps with a shorter definition than it gets now; count only
+                // The tool is in the session already, possibly with a shorter definition than it gets now; count only
                 // the difference.
                 Inserted::Known(before) => before,
                 Inserted::TooLarge => return false,
@@ -363,8 +363,7 @@ impl SessionView {
         self.pinned.iter().chain(&self.cached)
     }
 
-    /// Returns the result of `mgp/tools/session`; the function `name` returns the name by which the caller calls a
-    /// tool.
+    /// Returns the result of `mgp/tools/session`; the function `name` returns a tool's callable name for the caller.
     #[must_use]
     pub fn result(&self, name: impl Fn(&IndexedTool) -> String) -> SessionResult {
         let names =
@@ -402,8 +401,8 @@ fn hold(tool: &IndexedTool, room: u64) -> Option<SessionTool> {
     Some(SessionTool { tool: tool.clone(), tokens: fitted.tokens, trimmed: Some(text.into()) })
 }
 
-/// Fits several tools into `room` tokens together. If they do not all fit, each tool can use an equal share of the
-/// room, and tools that need less leave the rest of their share to the following tools.
+/// Fits several tools into `room` tokens together. If they do not all fit, each tool gets an equal share of the room,
+/// and tools that need less leave the rest to the following tools.
 fn hold_all(
     tools: &[IndexedTool],
     room: u64,

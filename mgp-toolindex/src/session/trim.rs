@@ -20,9 +20,9 @@ pub(crate) struct Fitted {
 }
 
 struct Step {
-    /// The maximum number of bytes to which the step shortens the tool's description.
+    /// The maximum length, in bytes, of the tool's description after the step.
     description: usize,
-    /// The maximum number of bytes to which the step shortens the description of a parameter.
+    /// The maximum length, in bytes, of a parameter's description after the step.
     text: usize,
     /// The maximum nesting depth of the schemas that the step keeps.
     depth: usize,
@@ -49,7 +49,7 @@ const CONSTRAINTS: &[&str] = &[
     "type", "enum", "const", "format", "pattern", "default", "minimum", "maximum", "minLength",
     "maxLength", "minItems", "maxItems", "additionalProperties", "$ref",
 ];
-/// Members of a schema without which the model would have to guess the arguments.
+/// Members of a schema that a model needs, because otherwise it would have to guess the arguments.
 const ESSENTIALS: &[&str] = &["type", "enum", "const"];
 
 /// The reduction steps, from the mildest to the strongest. The strongest leaves only the name and a sentence.

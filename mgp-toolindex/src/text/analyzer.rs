@@ -16,7 +16,7 @@ const SINGLE_WEIGHT: f32 = 0.2;
 /// The maximum number of distinct words of a query; only pasted documents have more words.
 const MAX_TERMS: usize = 64;
 
-/// An analyser that splits queries into words, by the rules by which [`Indexer`] splits tools.
+/// An analyser that splits queries into words, with the same rules that [`Indexer`] uses for tools.
 #[derive(Clone, Debug)]
 pub(crate) struct Analyzer {
     stems: Arc<WordStemmer>,

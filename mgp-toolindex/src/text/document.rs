@@ -81,7 +81,7 @@ impl ToolText<'_> {
     }
 
     /// Appends the words of the values that parameters accept, e.g. `webp`. Each word is appended once, and only if no
-    /// other text of the tool has it, so that values have the lowest weight that a word can have.
+    /// other text of the tool has it, so that it gets the lowest possible weight.
     fn index_values(&self, indexer: &mut Indexer, text: &mut String) {
         let (mut words, mut left) = (String::new(), MAX_ALL_VALUES_BYTES);
         let values = self.parameters.iter().flat_map(|parameter| &parameter.values);
@@ -117,7 +117,7 @@ impl ToolText<'_> {
         (!english.is_empty()).then_some(english)
     }
 
-    /// Returns the text from which the tool's vector is computed.
+    /// Returns the text that the tool's vector is computed from.
     pub(crate) fn sentence(&self) -> String {
         let mut text = String::new();
         // The server and the tool's name come first, because they describe the purpose best.

@@ -1,6 +1,6 @@
 //! The words of a query (MGP §16.4).
 
-/// The field in which a word is looked up.
+/// The field that a word is looked up in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Field {
     /// All texts of a tool, including its name.

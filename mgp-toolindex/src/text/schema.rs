@@ -77,11 +77,9 @@ fn string_end(bytes: &[u8], at: usize) -> usize {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Schema,
-    /// The `properties` of a schema.
     Properties,
     /// A container of schemas that are not parameters themselves, e.g. `anyOf`.
     Schemas,
-    /// The values of an `enum`.
     Values,
     Other,
 }

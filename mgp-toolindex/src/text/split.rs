@@ -124,7 +124,7 @@ impl CharKind {
 struct Identifier {
     /// The parts of the current identifier that were read so far, joined, in lower case.
     whole: String,
-    /// The positions in `whole` at which the parts start.
+    /// The start positions of the parts in `whole`.
     starts: Vec<usize>,
     last: Option<CharKind>,
 }

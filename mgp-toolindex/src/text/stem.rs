@@ -26,7 +26,6 @@ impl WordStemmer {
         Self { stemmer: Stemmer::create(Algorithm::English) }
     }
 
-    /// Returns the stem of a word in lower case.
     pub(super) fn stem<'a>(&self, word: &'a str) -> Cow<'a, str> {
         if is_own_stem(word) { Cow::Borrowed(word) } else { self.stemmer.stem(word) }
     }

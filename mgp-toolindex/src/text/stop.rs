@@ -1,6 +1,5 @@
 //! English stop words, including words that are common in requests for tools (MGP §16.4).
 
-/// The stop words in sorted order.
 const STOP_WORDS: &[&str] = &[
     "a", "about", "all", "also", "am", "an", "and", "any", "are", "as", "at", "be", "because",
     "been", "but", "by", "can", "could", "did", "do", "does", "for", "from", "had", "has", "have",
@@ -12,7 +11,6 @@ const STOP_WORDS: &[&str] = &[
     "when", "where", "which", "while", "who", "will", "with", "would", "you", "your",
 ];
 
-/// Returns whether a word in lower case is a stop word.
 pub(crate) fn is_stop_word(word: &str) -> bool {
     STOP_WORDS.binary_search(&word).is_ok()
 }

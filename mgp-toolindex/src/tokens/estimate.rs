@@ -1,8 +1,8 @@
 //! Estimates token counts without the tables of the encoding. An estimate is never too low (MGP §16.8).
 //!
 //! The encoding splits a text into pieces, and each piece into tokens. No two adjacent tokens could be joined to one
-//! token. So two letters that form a token together never need two tokens, and a word that is a token as a whole piece
-//! needs one. The facts about tokens that are used here were taken from the tables; tests compare them with the tables.
+//! token. So two letters that form a token together never need two tokens, and a word that is a token needs only one.
+//! The facts about tokens in this file come from the tables; tests compare them with the tables.
 
 use super::o200k::{FIRST_TWO_BYTES, NO_TOKEN_PAIRS, SIGN_RUNS};
 use super::words::is_one_token;
@@ -73,8 +73,8 @@ fn letters(bytes: &[u8], start: usize) -> (usize, usize) {
     }
     let before = start.checked_sub(1).map(|at| bytes[at]);
     let after = bytes.get(end);
-    // The tokenizer does not split words before an apostrophe (`it's`) or between ASCII letters and those of other
-    // scripts, so such a run of letters is only a part of a word.
+    // The tokenizer does not split words before an apostrophe (`it's`), or between ASCII letters and other letters, so
+    // such a run of letters is only a part of a word.
     let ends_here = after.is_none_or(|byte| byte.is_ascii() && *byte != b'\'');
     let begins_here = before.is_none_or(|byte| byte.is_ascii() && byte != b'\'');
     let is_known = || std::str::from_utf8(&bytes[first..end]).is_ok_and(is_one_token);

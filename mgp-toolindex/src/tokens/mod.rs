@@ -18,7 +18,7 @@ pub use self::counter::{Exactness, TokenCounter};
 pub use self::estimate::max_tokens_of;
 pub(crate) use self::lean::lean_of;
 
-/// The maximum length, in bytes, of a definition for which a close estimate is computed.
+/// The maximum length, in bytes, of a definition that gets a close estimate.
 const MAX_ESTIMATED_BYTES: usize = 256 << 10;
 
 /// Returns an upper bound of the tokens of a tool's definition; a model receives only three members of the definition.

@@ -42,7 +42,7 @@ impl<'a> QuantisedQuery<'a> {
     }
 }
 
-/// Returns the greatest value to which a query may be scaled, so that the sum of its products with a row always fits
+/// Returns the upper bound for the values of a scaled query, so that the sum of its products with a row always fits
 /// into 32 bits.
 fn range(stride: usize) -> i16 {
     let most = (1_usize << 31) / (128 * stride.max(1));

@@ -4,8 +4,8 @@
 #[derive(Clone, Debug)]
 pub(super) struct RowSum(Box<[i64]>);
 
-/// The factor by which values are multiplied before they are rounded; 64 bits are enough for the sum of any realistic
-/// number of rows.
+/// The factor that scales values before they are rounded; 64 bits are enough for the sum of any realistic number of
+/// rows.
 const SCALE: f32 = 1_048_576.0;
 
 impl RowSum {

@@ -30,8 +30,8 @@ pub(super) struct Rows<'a> {
     pub(super) within: Option<&'a [u64]>,
 }
 
-/// Computes the score of each row that exists and passes the filter, for each query, and offers it to the query's list
-/// of best rows. `four` multiplies four rows with a query.
+/// For each query, computes the score of each existing row that passes the filter, and offers it to the query's list of
+/// best rows. `four` multiplies four rows with a query.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "compiled with the instructions of its caller")]
 pub(super) fn scan(

@@ -23,7 +23,6 @@ pub(crate) struct VectorTable {
     stride: usize,
     rows: usize,
     chunks: Vec<Option<Arc<Chunk>>>,
-    /// The sum of all rows, from which the mean is computed.
     sum: RowSum,
 }
 

@@ -3,6 +3,7 @@
 //! One task reads, dispatches, drives the calls and writes. It never waits for a handler before it reads on. Every
 //! queue is bounded; [`Limits`] documents what happens when a queue is full.
 
+mod answering;
 mod array;
 mod closing;
 mod driver;
@@ -35,7 +36,7 @@ pub(crate) use self::pending::{PendingRequests, SlotEvent};
 #[cfg(feature = "http")]
 pub(crate) use self::priority::{MAX_PING_BYTES, is_ping};
 #[cfg(feature = "http")]
-pub(crate) use self::running::{MAX_SHORT_ANSWER, batch_too_long};
+pub(crate) use self::running::MAX_SHORT_ANSWER;
 use self::stray_lines::StrayLines;
 
 /// Limits of a connection, and what happens when each is reached.

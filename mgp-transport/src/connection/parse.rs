@@ -9,7 +9,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use super::driver::Driver;
 use super::line_joiner::{JoinedLine, without_escapes};
 use super::running::{Batch, CALL_COST};
-use crate::frame::{Line, answer_too_long};
+use crate::frame::Line;
+use crate::too_long::answer_too_long;
 
 impl<R, W> Driver<R, W>
 where

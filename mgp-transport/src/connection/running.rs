@@ -8,9 +8,7 @@ use std::task::{Context as Task, Poll, ready};
 
 use mgp_types::service::{BoxFuture, Reply};
 use mgp_types::sync::Mutex;
-use mgp_types::{ErrorCode, Id, RpcError};
-
-use crate::frame::bytes_text;
+use mgp_types::{Id, RpcError};
 
 /// The estimated memory of a message in addition to its text. It is counted so that many tiny calls reach the limit
 /// too.
@@ -46,18 +44,6 @@ impl Future for Running {
 
 /// The maximum size, in bytes, of an answer that its batch always has room for, e.g. an error.
 pub(crate) const MAX_SHORT_ANSWER: usize = 512;
-
-/// Returns the error for a call whose answer does not fit into the array of its batch.
-pub(crate) fn batch_too_long(bound: usize) -> RpcError {
-    // As for any answer that is too long, the error code must not suggest a retry.
-    RpcError::new(
-        ErrorCode::UPSTREAM_ERROR,
-        format!(
-            "the answers of the batch are larger than {}, so this one is left out; the request was carried out: do not repeat it, and send fewer at once",
-            bytes_text(bound)
-        ),
-    )
-}
 
 /// The answers to the messages of a batch, as far as they have been collected.
 #[derive(Clone, Debug, Default)]

@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock};
 use super::Member;
 use crate::method::MEMBERS;
 use crate::mgp::{Extension, ExtensionSet};
-use crate::record::Extras;
+use crate::record::{Extras, Object};
 use crate::service::{Body, Call, Context, Params};
 use crate::sync::Mutex;
 use crate::wire::{Payload, RpcError};
@@ -173,6 +173,28 @@ impl ResultMembers {
         for (name, value) in taken.into_iter().filter(|(name, _)| !dropped.contains(name)) {
             members.retain(|(known, _)| *known != name);
             members.push((name, value));
+        }
+    }
+
+    /// Returns the members that were collected so far, which stay in this collection.
+    #[must_use]
+    pub fn to_object(&self) -> Object {
+        let mut all = Object::new();
+        for (name, value) in &*self.members.lock() {
+            all.insert(*name, value.clone());
+        }
+        all
+    }
+
+    /// Adds the members of an earlier result, as [`to_object`](Self::to_object) returned them. Members whose extensions
+    /// the caller did not negotiate are left out.
+    pub fn restore(&self, earlier: &Object) {
+        let mut members = self.members.lock();
+        for name in Self::names_of(self.active) {
+            if let Some(value) = earlier.get(name) {
+                members.retain(|(known, _)| *known != name);
+                members.push((name, value.clone()));
+            }
         }
     }
 

@@ -44,7 +44,7 @@ pub(crate) struct Summary {
 }
 
 impl Report {
-    /// Runs a row; its error is the reason why the row does not match its label.
+    /// Runs `attempt`, which fills in the report of a row; its error is the reason why the row does not match its label.
     fn of(attempt: impl FnOnce(&mut Self) -> Result<(), String>) -> Self {
         let mut report = Self::default();
         match attempt(&mut report) {

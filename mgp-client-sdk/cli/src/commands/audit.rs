@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use clap::{Args, Subcommand};
-use mgp_security::{AuditQuery, FolderError, Governance, LogHead, result_word, verify};
+use mgp_security::{AuditQuery, FolderError, Governance, LogError, LogHead, result_word, verify};
 use mgp_types::mgp::AuditEvent;
 use serde::Serialize;
 
+use super::kernel::with_tenant;
 use crate::args::Global;
 use crate::exit::{CliResult, Failure};
 use crate::output::{
@@ -31,7 +32,7 @@ const SIDE_LOG: &str = "beside";
 /// The type of the events that count lost records.
 pub(crate) const RECORDS_LOST: &str = "dev.cloto.records_lost";
 
-/// The number of records that are read for each line to show, because one call can have as many records.
+/// The number of records to read for each line, because one call can have as many.
 const RECORDS_OF_CALL: usize = 5;
 
 /// The maximum number of columns of an actor or a target in a table. Both can be as long as a caller's token, and one
@@ -161,7 +162,8 @@ fn row(event: &AuditEvent) -> [Cell; 6] {
         "CANCELLED" => Color::Yellow,
         _ => Color::Red,
     };
-    let (mut who, mut what) = (Cell::from(who(event)), Cell::from(what));
+    let who = with_tenant(Some(&who(event)), tenant(event).as_deref());
+    let (mut who, mut what) = (Cell::from(who), Cell::from(what));
     who.cut(MAX_CELL);
     what.cut(MAX_CELL);
     [
@@ -181,6 +183,16 @@ pub(crate) fn who(event: &AuditEvent) -> String {
         Some(Ok(Some(user))) => format!("{actor} ({user})"),
         _ => actor.clone(),
     }
+}
+
+/// Returns the tenant of the actor of an event, unless it is the local one.
+pub(crate) fn tenant(event: &AuditEvent) -> Option<String> {
+    let details = event.details.as_ref()?;
+    // In an event about a key, `tenant` is that of the key's holder and not that of the actor.
+    if details.get("key_id").is_some() {
+        return None;
+    }
+    details.decode("tenant").ok()?
 }
 
 /// Returns the holder and the id of the API key that an event is about.
@@ -366,14 +378,14 @@ pub(crate) async fn verify_files(global: &Global) -> CliResult<VerifyResult> {
 
 /// Returns a text about why the audit log of a state folder cannot be read.
 fn explain(folder: &Path, error: &FolderError) -> String {
-    let has_log = folder.join("audit").is_dir();
-    let folder = folder.display();
     match error {
-        FolderError::Empty(_) if has_log => format!(
-            "`{folder}` has an audit log but no `state.db`, without which the log cannot be verified; restore it from a back-up"
-        ),
         FolderError::Empty(_) => {
+            let folder = folder.display();
             format!("there are no records in `{folder}` yet; name another folder with --state DIR")
+        }
+        // Leave out "the audit log cannot be used", because it can despite these errors.
+        FolderError::Log(error @ (LogError::Lost { .. } | LogError::ChangesLost { .. })) => {
+            error.to_string()
         }
         error => error.to_string(),
     }
@@ -417,7 +429,30 @@ impl VerifyResult {
 
 #[cfg(test)]
 mod tests {
+    use mgp_security::Event;
+    use mgp_types::service::Principal;
+
     use super::*;
+
+    #[test]
+    fn the_tenant_of_a_record_is_that_of_its_actor() {
+        let (ann, local) = (Principal::new("acme", "ann"), Principal::local());
+        let of = |event: Event| tenant(&event.build());
+        assert_eq!(of(Event::administered(&ann, None, "m")).as_deref(), Some("acme"));
+        assert_eq!(of(Event::administered(&local, None, "m")), None);
+        for holder in [&ann, &local] {
+            assert_eq!(of(Event::key_added(&local, "k", holder)), None, "{holder:?}");
+        }
+    }
+
+    #[test]
+    fn agents_of_two_tenants_with_one_name_differ_in_the_table() {
+        let of = |tenant: &str| {
+            let ann = Principal::new(tenant, "local").agent("ann");
+            row(&Event::administered(&ann, None, "m").build())[3].text().to_owned()
+        };
+        assert_eq!([of("local"), of("acme")], ["ann", "ann of acme"]);
+    }
 
     #[test]
     fn a_long_actor_or_target_does_not_widen_the_table() {

@@ -1,5 +1,4 @@
-//! The command `mgp callbacks`: shows and answers the questions of servers for which an operator's answer is needed
-//! (MGP §13.4).
+//! The command `mgp callbacks`: shows and answers the questions of servers that need an operator's answer (MGP §13.4).
 
 use clap::Subcommand;
 use mgp_client_sdk::Client;

@@ -1,13 +1,9 @@
-//! The command `mgp connect`: edits a host's file so that the host starts `mgp`. The edits are in `connect/`.
+//! The command `mgp connect`: edits a host's file so that the host starts `mgp`. `connect/change.rs` plans the edit.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
-use mgp_discovery::import::Host;
 use mgp_discovery::{Config, ServerConfig};
 use serde::Serialize;
 
@@ -17,12 +13,12 @@ use crate::args::{ConfigArg, Global};
 use crate::config_file::{self, ConfigFile};
 use crate::control;
 use crate::exit::{CliResult, Failure};
-use crate::hosts::{KnownHost, home};
+use crate::hosts::KnownHost;
 use crate::operator::admit_edit;
 use crate::output::{Output, Render, print, print_note};
-use crate::replace_file::replace_file;
 use crate::{prompt, state};
 
+mod change;
 pub(crate) mod disconnect;
 mod edit_json;
 mod edit_toml;
@@ -33,17 +29,19 @@ mod host_file;
 mod present;
 mod record;
 mod syntax;
+mod target;
+mod text_file;
 pub(crate) mod undo;
 
+use change::Change;
 use entry::EntryOptions;
 pub(super) use entry::{connected_agents, mgp_command};
 pub(super) use host_change::HostChange;
+use host_file::note_other_key;
 pub(super) use host_file::{HostFile, host_file};
-use host_file::{beside, note_other_key, refused};
-use present::{PresentServer, present, starts_mgp};
 pub(crate) use record::is_connected;
-use record::{ENTRY, Record};
-use syntax::Syntax;
+use target::HostTarget;
+use text_file::{check_unchanged, read};
 use undo::CommandRun;
 
 /// `mgp connect`.
@@ -78,51 +76,6 @@ pub(crate) struct Connect {
     /// The options of the existing entry in the host's file; options that this command does not set are kept.
     #[arg(skip)]
     earlier: Option<EntryOptions>,
-}
-
-/// A host and its file.
-#[derive(Clone, Debug, Args)]
-struct HostTarget {
-    /// Host
-    host: HostArg,
-    /// File to edit; required for a generic host
-    file: Option<PathBuf>,
-    /// Edit the host's file in the project of this folder
-    #[arg(long, conflicts_with = "file")]
-    project: bool,
-}
-
-/// A host as the command line names it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum HostArg {
-    Known(KnownHost),
-    /// Any other host whose file has `mcpServers`; the user must name the file.
-    Generic,
-}
-
-impl ValueEnum for HostArg {
-    fn value_variants<'a>() -> &'a [Self] {
-        static ALL: [HostArg; KnownHost::ALL.len() + 1] = {
-            let mut all = [HostArg::Generic; KnownHost::ALL.len() + 1];
-            let mut at = 0;
-            while at < KnownHost::ALL.len() {
-                all[at] = HostArg::Known(KnownHost::ALL[at]);
-                at += 1;
-            }
-            all
-        };
-        &ALL
-    }
-
-    fn to_possible_value(&self) -> Option<PossibleValue> {
-        match self {
-            Self::Known(host) => host.to_possible_value(),
-            Self::Generic => Some(
-                PossibleValue::new("generic")
-                    .help("Any host with a file of `mcpServers`, which must be named"),
-            ),
-        }
-    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -196,210 +149,11 @@ impl Render for ConnectResult {
     }
 }
 
-impl HostTarget {
-    /// Returns the target for a file: the known host to which the path of the file belongs, or else the generic host.
-    fn of_file(file: &Path) -> Self {
-        let host = KnownHost::from_file(file).map_or(HostArg::Generic, HostArg::Known);
-        Self { host, file: Some(file.to_owned()), project: false }
-    }
-
-    fn known(&self) -> Option<KnownHost> {
-        match self.host {
-            HostArg::Known(host) => Some(host),
-            HostArg::Generic => None,
-        }
-    }
-
-    fn path(&self) -> CliResult<PathBuf> {
-        let file = match (&self.file, self.known()) {
-            (Some(file), _) => std::path::absolute(file)?,
-            (None, None) => {
-                return Err(Failure::usage(
-                    "name the file of the host, e.g. `mgp connect generic FILE`",
-                ));
-            }
-            (None, Some(host)) if self.project => {
-                let folder = std::env::current_dir()?;
-                host.project_file(&folder).ok_or_else(|| {
-                    Failure::usage(format!("{} has no project files", host.name()))
-                })?
-            }
-            (None, Some(host)) => host.user_file(&home()?),
-        };
-        // A symbolic link is resolved, so that the edit replaces its target and not the link.
-        Ok(with_links_resolved(&file))
-    }
-
-    /// Returns whether a file is the user's own file of a known host. Other files can come from other people.
-    fn is_of_user(&self, file: &Path) -> bool {
-        let own = self.known().and_then(|host| Some(host.user_file(&home().ok()?)));
-        own.is_some_and(|own| with_links_resolved(&own) == file)
-    }
-
-    /// Returns the format of the host's file, given the path to the table that lists its servers.
-    fn format(&self, table: &[String]) -> Host {
-        match self.known() {
-            Some(host) => host.format(),
-            None if table == ["servers"] => Host::VsCode,
-            None => Host::Generic,
-        }
-    }
-
-    /// Returns the path to the table in which the host's file lists its servers.
-    fn table(&self, syntax: Syntax, text: &str) -> Vec<String> {
-        let has = |path: &[&str], name: &str| {
-            let path: Vec<String> = path.iter().map(|key| (*key).to_owned()).collect();
-            let members = syntax.members(text, &path);
-            members.is_ok_and(|all| all.iter().any(|(own, _)| own == name))
-        };
-        let key = match self.known() {
-            Some(host) => host.format().servers_key(),
-            None if has(&[], "servers") && !has(&[], "mcpServers") => "servers",
-            None => "mcpServers",
-        };
-        // Newer files of OpenCode nest the servers one level deeper.
-        let is_nested = key == Host::OpenCode.servers_key() && has(&[key], "servers");
-        let nested = is_nested.then_some("servers");
-        [Some(key), nested].into_iter().flatten().map(str::to_owned).collect()
-    }
-}
-
-/// Returns the note on an agent for which a command has written `portable_names = true`.
+/// Returns the note on an agent that a command has given `portable_names = true`.
 pub(super) fn portable_names_note(agent: &str) -> String {
     format!(
         "{agent} gets names of tools that all model providers accept, e.g. `weather_plan` for `weather.plan` (`portable_names` in `[agents.{agent}]`)"
     )
-}
-
-/// Returns the path of a file with its symbolic links resolved. The file and its folders need not exist: the path is
-/// the same before and after they are created.
-fn with_links_resolved(file: &Path) -> PathBuf {
-    let real =
-        |above: &Path| Some((dunce::canonicalize(above).ok()?, file.strip_prefix(above).ok()?));
-    match file.ancestors().find_map(real) {
-        Some((real, rest)) if rest.as_os_str().is_empty() => real,
-        Some((real, rest)) => real.join(rest),
-        None => file.to_owned(),
-    }
-}
-
-/// The planned change of a host's file, and the values from which the change can be undone.
-struct Change {
-    /// The text of the file without the entry of mgp, and with all entries that the host itself had.
-    base: String,
-    /// `true` if `base` is byte for byte the file as it was before mgp was connected.
-    is_exact: bool,
-    after: String,
-    /// The entry of mgp in `after`, as JSON.
-    entry: String,
-    record: Option<Record>,
-    taken: Vec<record::TakenEntry>,
-    /// The servers of the host's file that mgp's configuration has too.
-    present: Vec<PresentServer>,
-    beside: Vec<String>,
-}
-
-impl Change {
-    fn plan(
-        global: &Global,
-        connect: &Connect,
-        file: &Path,
-        text: Option<&str>,
-        agent: &str,
-    ) -> CliResult<Self> {
-        let unchanged = |reason: String| {
-            Failure::failed(format!("`{}` was not changed: {reason}", file.display()))
-        };
-        let now = text.unwrap_or_default();
-        let syntax = Syntax::of(file);
-        let table = &connect.target.table(syntax, now);
-        let of_table = syntax.members(now, table).map_err(unchanged)?;
-        let is_connected = of_table.iter().any(|(name, _)| name == ENTRY);
-        // Read the record even if the host has removed the entry of mgp but not its file, because the record still has
-        // the servers that mgp removed.
-        let record = Record::read(global, file)?.filter(|_| text.is_some());
-        // Plan the change from the file as it was before mgp was connected, so that connecting twice has the same
-        // result as once.
-        let starts_mgp = starts_mgp(global, &connect.target, file, now, table);
-        let restored = record.as_ref().map(|record| record.restore(syntax, table, now, starts_mgp));
-        let restored = restored.transpose().map_err(unchanged)?;
-        let is_exact = restored.as_ref().is_some_and(|restored| restored.is_exact);
-        let base = match restored {
-            Some(restored) => restored.text.unwrap_or_default(),
-            // Remove an entry of mgp that has no record: it was written by hand, or is in the records of another state
-            // folder.
-            None if is_connected && starts_mgp == Some(true) => {
-                record::without_mgp(syntax, table, now).map_err(unchanged)?
-            }
-            None => now.to_owned(),
-        };
-        let present = present(global, connect, file, &base, table);
-        let earlier = record.iter().flat_map(|record| &record.taken);
-        let earlier = earlier.filter(|entry| is_connected || !entry.is_in(syntax, now));
-        let mut entries: Vec<(Vec<String>, String)> =
-            earlier.map(|entry| (entry.path.clone(), entry.name.clone())).collect();
-        if connect.replace {
-            entries.extend(present.iter().map(|one| (one.path.clone(), one.name.clone())));
-        }
-        // Also take an entry of another server with mgp's name out of the file; `mgp disconnect` puts it back.
-        entries.push((table.clone(), ENTRY.to_owned()));
-        let (bare, taken) = record::take(syntax, base.clone(), entries).map_err(unchanged)?;
-        let is_own = |now: &str| record::is_own(record.as_ref(), now, starts_mgp);
-        let own = of_table.iter().find(|(name, now)| name == ENTRY && is_own(now));
-        let kept = own.map(|(_, own)| entry::kept_members(connect, file, own)).unwrap_or_default();
-        let entry = serde_json::to_string_pretty(&entry::entry(global, connect, agent, kept)?)?;
-        let after = syntax.put(&bare, table, ENTRY, &entry).map_err(unchanged)?;
-        let mut refused = refused(&connect.target, file, &after, table);
-        if refused.iter().any(|error| error.name == ENTRY && error.project.is_none()) {
-            let reason = "its `mcp.allowed` or `mcp.excluded` keeps the host from starting `mgp`; change that list, then try again";
-            return Err(unchanged(reason.to_owned()));
-        }
-        refused.retain(|error| !error.is_started());
-        let beside = beside(syntax, &after, table, &refused).map_err(unchanged)?;
-        Ok(Self { base, is_exact, after, entry, record, taken, present, beside })
-    }
-
-    /// Writes a back-up beside the host's file, then the records from which `mgp undo` and `mgp disconnect` restore the
-    /// file, then the file. So a command that is killed at any point leaves a file that can be restored.
-    fn write(
-        self,
-        global: &Global,
-        run: CommandRun,
-        file: &Path,
-        text: Option<&str>,
-    ) -> CliResult<Option<PathBuf>> {
-        if text == Some(&*self.after) {
-            return Ok(None);
-        }
-        prepare(file, text)?;
-        let backup = text.map(|text| config_file::write_backup(file, text)).transpose();
-        let backup = backup.map_err(|error| Failure::unwritable(file, &error))?;
-        let is_base = text.unwrap_or_default() == self.base;
-        let before = match self.record {
-            _ if is_base => backup.clone(),
-            Some(record) if self.is_exact => record.before,
-            _ => Some(config_file::write_backup(file, &self.base)?),
-        };
-        let previous = Record::read(global, file)?;
-        let before = before.map(|path| (path, &*self.base));
-        let record = Record::new(before, &self.after, self.entry, self.taken);
-        let unwritten = run.clone();
-        let apply = || -> CliResult {
-            Record::write(global, file, Some(record))?;
-            let texts = (text, Some(&*self.after));
-            undo::remember(global, run, file, texts, previous.clone(), backup.clone())?;
-            check_unchanged(file, text)?;
-            replace_file(file, &self.after).map_err(|error| Failure::unwritable(file, &error))
-        };
-        if let Err(failure) = apply() {
-            // If this record cannot be removed, it does no harm, because the host's file is still as it was before the
-            // change.
-            let _ = undo::forget(global, &unwritten, file);
-            let _ = Record::write(global, file, previous);
-            return Err(failure);
-        }
-        Ok(backup)
-    }
 }
 
 pub(crate) async fn run(global: &Global, connect: &Connect) -> CliResult {
@@ -460,7 +214,7 @@ pub(crate) async fn run(global: &Global, connect: &Connect) -> CliResult {
     print(global, &connected)
 }
 
-/// Returns the configured servers to which `mgp connect` gives the agent access.
+/// Returns the configured servers that `mgp connect` gives the agent access to.
 fn chosen<'a>(
     connect: &Connect,
     config: &'a Config,
@@ -483,22 +237,6 @@ fn chosen<'a>(
     let imported = change.present.iter().filter(|_| connect.grant.is_empty());
     let imported = imported.filter_map(|server| config.server(&server.id));
     Ok(named.into_iter().chain(imported).collect())
-}
-
-fn read(file: &Path) -> CliResult<Option<String>> {
-    let failed = |error| Failure::failed(format!("`{}` cannot be read: {error}", file.display()));
-    match fs::metadata(file) {
-        Err(error) if error.kind() == ErrorKind::NotFound && file.is_symlink() => {
-            Err(Failure::dangling(file))
-        }
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(failed(error)),
-        // Check the kind of the file before reading it, because opening a named pipe would block.
-        Ok(metadata) if !metadata.is_file() => {
-            Err(Failure::failed(format!("`{}` is not a plain file", file.display())))
-        }
-        Ok(_) => fs::read_to_string(file).map(Some).map_err(failed),
-    }
 }
 
 /// Returns whether a person sits at the host. The answer comes from the option, else from the configuration, else from
@@ -528,35 +266,6 @@ fn interactive(
     Ok(answer)
 }
 
-/// Writes the host's file and a back-up beside it; returns the path of the back-up.
-fn write(file: &Path, before: Option<&str>, after: &str) -> CliResult<Option<PathBuf>> {
-    if before == Some(after) {
-        return Ok(None);
-    }
-    prepare(file, before)?;
-    config_file::replace_with_backup(file, before, after)
-        .map_err(|error| Failure::unwritable(file, &error))
-}
-
-/// Creates the folder of a file. Fails if the text of the file is no longer `before`.
-fn prepare(file: &Path, before: Option<&str>) -> CliResult {
-    check_unchanged(file, before)?;
-    if let Some(folder) = file.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-        fs::create_dir_all(folder).map_err(|error| Failure::unwritable(file, &error))?;
-    }
-    Ok(())
-}
-
-/// Fails if the text of the file is no longer `before`: a host may change the file while the command waits for the
-/// person's answer.
-fn check_unchanged(file: &Path, before: Option<&str>) -> CliResult {
-    if read(file)?.as_deref() == before {
-        return Ok(());
-    }
-    let file = file.display();
-    Err(Failure::failed(format!("`{file}` was changed by another program; try again")))
-}
-
 /// Reads the configuration; if it cannot be read, prints a note and returns an empty configuration, so that nothing is
 /// granted.
 async fn config(global: &Global, connect: &Connect) -> CliResult<Config> {
@@ -572,25 +281,4 @@ async fn config(global: &Global, connect: &Connect) -> CliResult<Config> {
         print_note(global, "no servers are configured yet; run `mgp import` or `mgp servers add`");
     }
     Ok(config)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_file_that_the_host_has_changed_is_not_overwritten() {
-        let folder = mgp_testkit::temp_dir();
-        let file = folder.path().join("mcp.json");
-        let refused = |before: Option<&str>| {
-            let refused = write(&file, before, "ours").unwrap_err().to_string();
-            assert!(refused.ends_with("was changed by another program; try again"), "{refused}");
-        };
-        fs::write(&file, "theirs").unwrap();
-        refused(Some("before"));
-        refused(None);
-        assert_eq!(fs::read_to_string(&file).unwrap(), "theirs");
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "there is no back-up");
-        assert!(write(&file, Some("theirs"), "ours").unwrap().is_some());
-    }
 }

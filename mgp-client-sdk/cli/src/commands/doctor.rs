@@ -14,6 +14,7 @@ use self::kernel::KernelState;
 use self::pins::ToolInventory;
 use self::report::{Check, Level};
 use super::known_names::unknown_limited_agents;
+use super::lock;
 use super::probe::Prober;
 use crate::args::{ConfigArg, Global};
 use crate::exit::{CliResult, Failure};
@@ -94,6 +95,11 @@ fn check_kernel(doctor: &Doctor, selected: &Selected, running: &KernelState) -> 
     checks.extend(running.check_project(&doctor.config.sources()));
     checks.extend(running.check_deliveries());
     checks.extend(running.check_metrics(&selected.config.kernel));
+    checks.extend(lock::check(&doctor.config).err().map(|failure| {
+        let failure = failure.to_string();
+        let (what, fix) = failure.rsplit_once("; ").unwrap_or((&*failure, "see `mgp lock --help`"));
+        Check::new("config", Level::Warn, what).with_fix(fix)
+    }));
     checks
 }
 

@@ -48,7 +48,7 @@ pub(crate) struct Events {
 pub(crate) struct EventRow {
     /// The time.
     timestamp: Timestamp,
-    /// The channel on which the event was published.
+    /// The channel of the event.
     channel: String,
     /// The severity that the publisher gave the event.
     severity: Severity,

@@ -189,7 +189,7 @@ impl GrantResult {
 /// The note on a grant of single tools; only a grant of the whole server includes its resources and prompts.
 const NO_RESOURCES: &str = "its resources and prompts are not granted";
 
-/// An agent, and the servers and tools to which it gets access.
+/// An agent, and the servers and tools that it gets access to.
 pub(super) struct NewAccess<'a> {
     pub(super) agent: String,
     pub(super) servers: Vec<&'a ServerConfig>,
@@ -384,7 +384,7 @@ async fn approve(
     permissions: &mut Vec<Permission>,
     because: &str,
 ) -> CliResult<CliResult> {
-    // Leave out permissions about which the operator has already decided, so that these decisions stay.
+    // Leave out permissions that the operator has already decided about, so that these decisions stay.
     let decided = decided(backend, &server.id).await?;
     permissions
         .retain(|permission| !decided.contains(permission) && !is_configured(server, permission));
@@ -426,7 +426,7 @@ fn assessments(
     tools.map(|tool| governance.definitions().assessment(Some(server), &tool.name))
 }
 
-/// Returns the number of these tools of a server for which a lower risk is proposed.
+/// Returns the number of these tools of a server that have a proposal for a lower risk.
 pub(super) fn proposals(governance: &Governance, server: &ServerId, tools: &[&Tool]) -> usize {
     let is_proposed = |tool: &&&Tool| governance.proposed_risk(server, &tool.name).is_some();
     tools.iter().filter(is_proposed).count()
@@ -455,7 +455,7 @@ async fn decided(backend: &Backend, server: &ServerId) -> CliResult<Vec<Permissi
         .collect())
 }
 
-/// Returns the part of a server's policy from which the risks of its tools follow.
+/// Returns the part of a server's policy that determines the risks of its tools.
 pub(super) fn policy(server: &ServerConfig) -> ServerPolicy {
     let Some(mgp) = &server.mgp else { return ServerPolicy::default() };
     let policy = ServerPolicy::default().trust(mgp.trust_level.clone());

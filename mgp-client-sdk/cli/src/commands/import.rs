@@ -1,32 +1,29 @@
 //! The command `mgp import`: copies the servers of other hosts into the configuration (MGP §15.2).
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
-use mgp_discovery::import::{
-    Entry, Host, Import as Read, ImportLine, ImportOutcome, ImportedServer, Plan, ToolLimit, read,
-    read_of_user, switched_off,
-};
-use mgp_discovery::{Config, DiscoveryError, Origin, SecretFile, describe_target, settings};
-use mgp_security::NameFlaw;
+use mgp_discovery::import::{ImportLine, ImportOutcome};
+use mgp_discovery::{Config, describe_target};
 use serde::Serialize;
 
-use super::grant::{self, GrantResult, NewAccess};
+use super::grant::GrantResult;
 use crate::args::{ConfigArg, Global};
 use crate::config_file;
 use crate::control;
-use crate::exit::{CliResult, Failure};
-use crate::hosts::{KnownHost, claude_settings, home};
+use crate::exit::CliResult;
 use crate::operator::admit_edit;
-use crate::output::{Cell, Color, Output, Render, print, print_note};
-use crate::state;
-pub(super) use crate::this_program::is_mgp;
+use crate::output::{Cell, Color, Output, Render, print};
 
 mod denied;
+mod plan;
+mod sources;
+mod variables;
 
-use denied::without_denied;
+use plan::IS_MGP;
+pub(super) use plan::{ImportPlan, planned_config};
+pub(super) use sources::{Source, is_own, option_of, read_host_file, read_servers};
 
 /// `mgp import`.
 #[derive(Clone, Debug, Args)]
@@ -112,7 +109,7 @@ impl ServerReport {
             id,
             present: is_present,
             runs: server.map(describe_target),
-            sets: server.map(settings).unwrap_or_default(),
+            sets: server.map(variables::settings).unwrap_or_default(),
             left_out,
             notes: line.notes.clone(),
         }
@@ -191,110 +188,9 @@ impl Render for ImportResult {
     }
 }
 
-/// A host's file that was read, with the agent name of the host.
-pub(super) struct Source {
-    read: Read,
-    agent: String,
-}
-
-impl Source {
-    /// Returns whether the host has servers that can be copied, or starts mgp already.
-    pub(super) fn has_servers(&self) -> bool {
-        !self.read.servers.is_empty()
-    }
-
-    /// Returns whether the host starts servers of the user that cannot be copied.
-    fn has_left_out(&self) -> bool {
-        self.read.refused.iter().any(|refused| !refused.is_intended())
-    }
-}
-
-/// A plan to add the servers of hosts to the configuration.
-pub(super) struct ImportPlan {
-    plan: Plan,
-    /// The configuration after the import.
-    config: Config,
-    sources: Vec<Source>,
-    pub(super) servers: Vec<ServerReport>,
-}
-
-impl ImportPlan {
-    pub(super) fn new(file: &Path, mut sources: Vec<Source>) -> CliResult<Self> {
-        let mut servers: Vec<ServerReport> =
-            sources.iter_mut().flat_map(|source| remove_mgp(&mut source.read)).collect();
-        let reads: Vec<Read> = sources.iter().map(|source| source.read.clone()).collect();
-        // Refuse ids with a flaw, because the kernel uses no tool of a server with such an id.
-        let fits =
-            |id: &str, others: &[&str]| NameFlaw::check_server(id, others.iter().copied()).is_ok();
-        let plan = Plan::with_id_rule(file, &reads, &fits)?;
-        let config = planned_config(file, &plan)?;
-        servers.extend(plan.lines().iter().map(|line| ServerReport::new(line, &config)));
-        Ok(Self { plan, config, sources, servers })
-    }
-
-    /// Returns the text of the configuration after the import.
-    pub(super) fn text(&self) -> &str {
-        self.plan.text()
-    }
-
-    /// Returns the servers that each agent gets access to, i.e. exactly the servers of its host.
-    pub(super) fn access(&self) -> BTreeMap<String, BTreeSet<String>> {
-        let mut access = BTreeMap::<String, BTreeSet<String>>::new();
-        for source in &self.sources {
-            let of_source =
-                self.servers.iter().filter(|server| server.source == source.read.source);
-            let ids: Vec<String> = of_source.filter_map(|server| server.id.clone()).collect();
-            if !ids.is_empty() {
-                access.entry(source.agent.clone()).or_default().extend(ids);
-            }
-        }
-        access
-    }
-
-    /// Starts the servers once, writes the configuration, calls `configure`, grants access, and then calls `switch`.
-    /// Returns the grants, and the path of a back-up of the previous configuration.
-    pub(super) async fn apply(
-        &self,
-        global: &Global,
-        access: &BTreeMap<String, BTreeSet<String>>,
-        command: &str,
-        configure: impl FnOnce() -> CliResult,
-        switch: impl FnOnce() -> CliResult,
-    ) -> CliResult<(Vec<GrantResult>, Option<PathBuf>)> {
-        let mut backup = None;
-        let write = || {
-            backup = config_file::apply(&self.plan)?;
-            configure()
-        };
-        let wanted = access.iter().map(|(agent, ids)| NewAccess {
-            agent: agent.clone(),
-            servers: ids.iter().filter_map(|id| self.config.server(id)).collect(),
-            tools: ids.iter().map(|id| (id.clone(), self.tools(agent, id))).collect(),
-            because: format!("mgp {command}, for {agent}"),
-        });
-        let wanted = wanted.collect();
-        let granted = grant::grant_access(global, &self.config, wanted, write, switch).await?;
-        Ok((granted, backup))
-    }
-
-    /// Returns the tools of a server that an agent gets, i.e. the tools that its host lets it use.
-    fn tools(&self, agent: &str, id: &str) -> ToolLimit {
-        let lines = self.plan.lines().iter().filter(|line| match &line.outcome {
-            ImportOutcome::Added(own) | ImportOutcome::Present(own) => own == id,
-            _ => false,
-        });
-        let of_agent = lines.filter(|line| {
-            let mut sources = self.sources.iter().filter(|source| source.agent == agent);
-            sources.any(|source| source.read.source == line.source)
-        });
-        let limits = of_agent.map(|line| line.tools.clone());
-        limits.reduce(|one, other| one.union(&other)).unwrap_or_default()
-    }
-}
-
 pub(crate) async fn run(global: &Global, import: &Import) -> CliResult {
     let file = import.config.file_to_edit()?;
-    let mut sources = sources(global, import)?;
+    let mut sources = sources::read_all(global, import)?;
     if let Some(agent) = &import.agent {
         for source in &mut sources {
             source.agent.clone_from(agent);
@@ -320,278 +216,4 @@ pub(crate) async fn run(global: &Global, import: &Import) -> CliResult {
             planned.apply(global, &result.access, "import", || Ok(()), || Ok(())).await?;
     }
     print(global, &result)
-}
-
-/// Returns the configuration that a plan will write.
-pub(super) fn planned_config(file: &Path, plan: &Plan) -> CliResult<Config> {
-    let mut config = Config::parse(file, plan.text())?.config;
-    // The file belongs to the user, so a `${…}` in it is allowed to name any variable, file or command.
-    for server in &mut config.servers {
-        server.origin = Origin::Named;
-    }
-    Ok(config)
-}
-
-/// The reason reported for the entry that `mgp connect` has written.
-const IS_MGP: &str = "it is mgp itself";
-
-/// Removes the entry that `mgp connect` has written, because with it the kernel would start itself.
-fn remove_mgp(read: &mut Read) -> Vec<ServerReport> {
-    let mut removed = Vec::new();
-    let source = read.source.clone();
-    read.servers.retain(|ImportedServer { name, entry, .. }| {
-        let is_mgp = is_mgp(entry);
-        if is_mgp {
-            removed.push(ServerReport {
-                name: name.clone(),
-                source: source.clone(),
-                id: None,
-                present: false,
-                runs: None,
-                sets: Vec::new(),
-                left_out: Some(IS_MGP.to_owned()),
-                notes: Vec::new(),
-            });
-        }
-        !is_mgp
-    });
-    removed
-}
-
-/// Reads the files and hosts named on the command line, or the files of all hosts.
-fn sources(global: &Global, import: &Import) -> CliResult<Vec<Source>> {
-    let (mut sources, mut faults) = (Vec::new(), Vec::new());
-    if import.from.is_empty() {
-        for host in KnownHost::ALL {
-            for file in host_files(global, host, import)? {
-                match read_host(global, host, &file) {
-                    Ok(source) => sources.push(source),
-                    // Skip hosts that have no servers.
-                    Err(failure) if failure.is_no_servers() => {}
-                    Err(failure) => faults.push(failure.to_string()),
-                }
-            }
-        }
-    }
-    for name in &import.from {
-        match KnownHost::from_name(name) {
-            Some(host) => {
-                let files = host_files(global, host, import)?;
-                if files.is_empty() {
-                    let file = host.user_file(&home()?);
-                    return Err(Failure::failed(format!(
-                        "{name} has no file; looked for `{}`",
-                        file.display()
-                    )));
-                }
-                for file in files {
-                    sources.push(read_host(global, host, &file)?);
-                }
-            }
-            None => sources.push(read_file(name)?),
-        }
-    }
-    if sources.is_empty() && !faults.is_empty() {
-        return Err(Failure::failed(format!(
-            "no host's servers can be read: {}; correct this, or name a file: `mgp import FILE`",
-            faults.join("; ")
-        )));
-    }
-    if sources.is_empty() {
-        return Err(Failure::failed(
-            "no host of this computer has servers; name a file: `mgp import FILE`",
-        ));
-    }
-    for fault in &faults {
-        print_note(global, fault);
-    }
-    Ok(sources)
-}
-
-/// Returns the existing files of a host. Prints a note about the host's settings file, if it lists servers, because no
-/// command can change that file.
-fn host_files(global: &Global, host: KnownHost, import: &Import) -> CliResult<Vec<PathBuf>> {
-    let home = home()?;
-    let settings = host.settings_with_servers(&home);
-    if let Some(settings) = &settings {
-        let (shown, title) = (settings.display(), host.title());
-        print_note(
-            global,
-            &format!(
-                "mgp cannot change `{shown}`, so {title} starts the servers in it itself, not governed; remove there what you import"
-            ),
-        );
-    }
-    warn_of_unread(global, host, &home);
-    // A project's file may come from other people, so it is read only with `--project`.
-    let project = host.project_file(&std::env::current_dir()?).filter(|_| import.project);
-    let files = std::iter::once(host.user_file(&home)).chain(settings).chain(project);
-    // A file whose folder cannot be read is reported when it is read.
-    Ok(files.filter(|file| file.try_exists().unwrap_or(true)).collect())
-}
-
-/// Reads the servers of a host; `None` if the host has no file, or its file has no servers, not even servers that
-/// cannot be copied.
-pub(super) fn read_host_file(global: &Global, host: KnownHost) -> CliResult<Option<Source>> {
-    let home = home()?;
-    if let Some(settings) = host.settings_with_servers(&home) {
-        let (shown, name, title) = (settings.display(), host.name(), host.title());
-        print_note(
-            global,
-            &format!(
-                "`{shown}` has servers that {title} starts itself, not governed; `mgp import {name} --apply` copies them, then remove them there"
-            ),
-        );
-    }
-    warn_of_unread(global, host, &home);
-    let file = host.user_file(&home);
-    if !file.try_exists().unwrap_or(true) {
-        return Ok(None);
-    }
-    match read_host(global, host, &file) {
-        Ok(source) => Ok(Some(source).filter(|one| one.has_servers() || one.has_left_out())),
-        Err(failure) if failure.is_no_servers() => Ok(None),
-        Err(failure) => Err(failure),
-    }
-}
-
-fn warn_of_unread(global: &Global, host: KnownHost, home: &Path) {
-    for warning in host.unread_servers(home) {
-        print_note(global, &warning);
-    }
-}
-
-fn read_host(global: &Global, host: KnownHost, file: &Path) -> CliResult<Source> {
-    let mut read = read_servers(global, host, file, &read_text(file)?)?;
-    read.leave_out(&switched_off_servers(host, file));
-    Ok(Source { read, agent: agent_of(host) })
-}
-
-/// Returns the agent name with which the user's own file of a host starts mgp, else the name of the host. A project's
-/// file may come from other people, so it chooses no agent.
-fn agent_of(host: KnownHost) -> String {
-    let named = || {
-        let file = host.user_file(&home().ok()?);
-        let servers = read(host.format(), &file, &read_text(&file).ok()?).ok()?.servers;
-        let own = servers.iter().find(|server| is_own(server))?;
-        option_of(&own.entry, "--agent")
-    };
-    named().unwrap_or_else(|| host.name().to_owned())
-}
-
-/// Reads the servers in the text of a host's file, without the tools that the host's rules deny.
-pub(super) fn read_servers(
-    global: &Global,
-    host: KnownHost,
-    file: &Path,
-    text: &str,
-) -> CliResult<Read> {
-    without_denied(read_entries(global, host, file, text)?, file)
-}
-
-/// Reads the entries in the text of a host's file. Only the user's own file is allowed to name stored secrets.
-fn read_entries(global: &Global, host: KnownHost, file: &Path, text: &str) -> CliResult<Read> {
-    let home = home()?;
-    let mut of_user = std::iter::once(host.user_file(&home)).chain(host.settings_file(&home));
-    let is_same =
-        |own: &PathBuf| file == own || Some(file) == dunce::canonicalize(own).ok().as_deref();
-    let Some(user_file) = of_user.find(is_same) else {
-        return read(host.format(), file, text).map_err(unreadable);
-    };
-    let secrets = SecretFile::in_folder(&state::folder(global)?).names();
-    let secrets = secrets.map_err(|error| Failure::failed(error.to_string()))?;
-    // Use the unresolved path even if `file` is the resolved one, so that each import has the same source.
-    read_of_user(host.format(), &user_file, text, &secrets).map_err(unreadable)
-}
-
-/// Returns the failure to read a host's file, so that the caller can recognize a file without servers.
-fn unreadable(error: DiscoveryError) -> Failure {
-    match error {
-        DiscoveryError::NoServers { .. } => Failure::no_servers(error),
-        _ => error.into(),
-    }
-}
-
-/// Returns the servers of a project's `.mcp.json` that the user has disabled in Claude Code. The servers of other files
-/// stay, because these settings do not apply to them.
-fn switched_off_servers(host: KnownHost, file: &Path) -> Vec<String> {
-    let (Host::ClaudeCode, Some(project)) = (host.format(), file.parent()) else {
-        return Vec::new();
-    };
-    if !file.ends_with(".mcp.json") {
-        return Vec::new();
-    }
-    let of_user = home().map(|home| host.user_file(&home));
-    let files = claude_settings(file).unwrap_or_default().into_iter().chain(of_user);
-    let texts = files.filter_map(|file| read_text(&file).ok());
-    texts.flat_map(|text| switched_off(&text, project)).collect()
-}
-
-fn read_file(name: &str) -> CliResult<Source> {
-    let file = PathBuf::from(name);
-    if !file.exists() {
-        let known = KnownHost::ALL.map(KnownHost::name).join(", ");
-        return Err(Failure::usage(format!(
-            "`{name}` is neither a known host nor a file; known: {known}"
-        )));
-    }
-    let file = dunce::canonicalize(&file).unwrap_or(file);
-    let text = read_text(&file)?;
-    let (format, agent) = match KnownHost::from_imported_file(&file) {
-        Some(host) => (host.format(), agent_of(host)),
-        None if is_registry(&text) => (Host::Registry, "default".to_owned()),
-        None => (Host::Generic, "default".to_owned()),
-    };
-    match read(format, &file, &text) {
-        // Other hosts have files of the same names, e.g. Trae one like VS Code, in the form that most hosts use.
-        Err(error @ DiscoveryError::NoServers { .. }) => {
-            let generic = read(Host::Generic, &file, &text).map_err(|_| error)?;
-            Ok(Source { read: generic, agent: "default".to_owned() })
-        }
-        read => Ok(Source { read: without_denied(read?, &file)?, agent }),
-    }
-}
-
-const MAX_FILE_BYTES: u64 = 64 << 20;
-
-pub(super) fn read_text(file: &Path) -> CliResult<String> {
-    let failed =
-        |reason: String| Failure::failed(format!("`{}` cannot be read: {reason}", file.display()));
-    let metadata = fs::metadata(file).map_err(|error| failed(error.to_string()))?;
-    // Check the kind of the file before reading it, because opening a named pipe would block.
-    if !metadata.is_file() || metadata.len() > MAX_FILE_BYTES {
-        return Err(failed("it is not a plain file, or too long".to_owned()));
-    }
-    fs::read_to_string(file).map_err(|error| failed(error.to_string()))
-}
-
-/// Returns whether a text is a server document of the MCP registry.
-fn is_registry(text: &str) -> bool {
-    let Ok(value) = serde_json::from_str::<serde_json::Value>(text) else { return false };
-    let value = value.get("server").unwrap_or(&value);
-    value.get("name").is_some()
-        && (value.get("packages").is_some() || value.get("remotes").is_some())
-}
-
-/// Returns whether a server in a host's file is the entry of mgp for all projects.
-pub(super) fn is_own(server: &ImportedServer) -> bool {
-    server.name == "mgp" && server.project.is_none() && is_mgp(&server.entry)
-}
-
-/// Returns the value of an option in the entry that starts mgp.
-pub(super) fn option_of(entry: &Entry, name: &str) -> Option<String> {
-    let mut args = entry.args.iter();
-    while let Some(argument) = args.next() {
-        let value = match argument.strip_prefix(name) {
-            Some("") => args.next().map(String::as_str),
-            Some(rest) => rest.strip_prefix('='),
-            None => None,
-        };
-        if let Some(value) = value {
-            // Undo the doubling of dollar signs: the reader of a host's file doubles each dollar sign outside of
-            // variables.
-            return Some(value.replace("$$", "$"));
-        }
-    }
-    None
 }

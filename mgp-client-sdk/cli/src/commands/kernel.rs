@@ -153,7 +153,7 @@ impl Render for Status {
         let rows = info.clients.iter().map(|client| {
             let name = client.agent.as_deref().or(client.subject.as_deref());
             [
-                Cell::from(name),
+                with_tenant(name, client.tenant.as_deref()).into(),
                 // A column of its own, because an agent may have any name.
                 Cell::from(if client.operator { "operator" } else { "agent" }),
                 client.transport.as_deref().into(),
@@ -178,6 +178,12 @@ impl Render for Reloaded {
         }
         render_findings(&self.0.findings, out);
     }
+}
+
+/// Returns the name of a client, with its tenant unless that is the local one.
+pub(crate) fn with_tenant(name: Option<&str>, tenant: Option<&str>) -> Option<String> {
+    let tenant = tenant.map(|tenant| format!(" of {tenant}")).unwrap_or_default();
+    name.map(|name| format!("{name}{tenant}"))
 }
 
 /// Writes a line for each failing webhook, without the paths of URLs, which can be secrets.
@@ -219,7 +225,7 @@ impl Render for SessionList {
         }
         let rows = self.0.iter().map(|session| {
             [
-                session.agent_id.as_deref().into(),
+                with_tenant(session.agent_id.as_deref(), session.tenant.as_deref()).into(),
                 session.transport.as_deref().into(),
                 session.since.as_ref().map(ToString::to_string).into(),
                 session.last_seen.as_ref().map(ToString::to_string).into(),

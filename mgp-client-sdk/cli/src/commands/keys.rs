@@ -95,7 +95,7 @@ pub(crate) struct KeyInfo {
     pub(crate) tenant: String,
     /// `true` if callers with the key are operators.
     pub(crate) admin: bool,
-    /// The permissions to which the key is limited; empty if it is not limited.
+    /// The permissions that the key is limited to; empty if it is not limited.
     pub(crate) permissions: Vec<String>,
     /// `valid`, `expired` or `revoked`.
     pub(crate) status: &'static str,

@@ -28,15 +28,15 @@ pub(super) const KERNEL_ID: &str = "mgp";
 
 /// The end of an error about an unknown name: the option for a person who wants to decide about a name that does not
 /// exist yet.
-const FORCE: &str = "add --force to decide about one that comes later";
+const FORCE: &str = "add --force to decide about one that will be added later";
 
-/// The words in an error message that introduce the known name that the user perhaps meant.
+/// The words in an error message that introduce the known name that the user probably meant.
 pub(super) const DID_YOU_MEAN: &str = "; did you mean";
 
 /// The hint at the end of the error about an agent whose name resembles that of a known agent.
 pub(crate) const NEW_AGENT: &str = "add --new-agent if it is a new one";
 
-/// The options with which a command accepts names that no server, tool or agent has.
+/// The options that make a command accept names that no server, tool or agent has.
 #[derive(Clone, Copy, Debug, Args)]
 pub(super) struct AcceptedNames {
     /// Accept a server or tool that does not exist yet
@@ -203,7 +203,7 @@ impl KnownNames {
         Ok(Some(note))
     }
 
-    /// Returns a note if the agent is not known yet, or only in another tenant, to which decisions do not apply.
+    /// Returns a note if the agent is not known yet, or only in another tenant, where decisions do not apply.
     pub(super) fn note_on_agent(&self, agent: &str) -> Option<String> {
         if let Some(tenant) = self.agents_elsewhere.get(agent) {
             return Some(format!(
@@ -256,7 +256,7 @@ pub(crate) fn without_force(failure: &Failure) -> String {
     failure.to_string().replace(FORCE, "").trim_end_matches([' ', ';']).to_owned()
 }
 
-/// Returns the failure of a command about a server that does not exist, with the name that was perhaps meant.
+/// Returns the failure of a command about a server that does not exist, with the name that the user probably meant.
 pub(super) fn no_server<'a>(id: &str, known: impl IntoIterator<Item = &'a str>) -> Failure {
     let near = did_you_mean(id, known);
     let near = near.unwrap_or_else(|| "; see `mgp servers ls`".to_owned());
@@ -288,7 +288,7 @@ pub(super) async fn check_running(client: &Client, id: &str) -> CliResult<Kernel
     Err(no_server(id, all.iter().map(|server| server.id.as_str())))
 }
 
-/// Returns the failure of a command about a tool that does not exist, with the name that was perhaps meant.
+/// Returns the failure of a command about a tool that does not exist, with the name that the user probably meant.
 pub(super) fn no_tool<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Failure {
     let near = did_you_mean(name, known);
     let near = near.unwrap_or_else(|| "; see `mgp tools ls`".to_owned());
@@ -304,8 +304,8 @@ async fn agents_in_use(global: &Global, store: &dyn Store) -> CliResult<BTreeSet
     Ok(agents)
 }
 
-/// Finds the agents that have limits in a configuration but no key, host or access entry: their limits perhaps apply to
-/// no call. Returns the finding and the remedy for each.
+/// Finds the agents that have limits in a configuration but no key, host or access entry, so that their limits might
+/// apply to no call. Returns the finding and the remedy for each.
 pub(crate) async fn unknown_limited_agents(
     global: &Global,
     store: &dyn Store,
@@ -330,8 +330,8 @@ pub(crate) async fn unknown_limited_agents(
     Ok(unknown.collect())
 }
 
-/// Returns the agents with API keys of the operator's tenant, and the agents that only have keys of other tenants, each
-/// with one of these tenants.
+/// Returns the agents with API keys of the operator's tenant. Also returns the agents that have keys only in other
+/// tenants, each with one of these tenants.
 async fn keys_by_tenant(
     global: &Global,
 ) -> CliResult<(BTreeSet<String>, BTreeMap<String, String>)> {
@@ -353,7 +353,7 @@ async fn keys_by_tenant(
     Ok((own, elsewhere))
 }
 
-/// Returns the way in which access is granted in a tenant other than the tenant of the operator who runs commands.
+/// Returns the remedy for granting access in a tenant other than that of the operator who runs commands.
 pub(super) fn elsewhere_remedy(tenant: &str) -> String {
     format!(
         "an operator of `{tenant}` (`mgp keys add NAME --tenant {tenant} --admin`) grants access there, with the tool `mgp_access_grant` of a kernel with --http"

@@ -26,7 +26,7 @@ pub(super) const FILE_NAME: &str = "mgp.lock";
 /// `mgp lock`.
 #[derive(Clone, Debug, Args)]
 #[command(
-    after_help = "Each server is started, and what was started and listed is written to `mgp.lock` beside the configuration file. `mgp serve --locked` then starts only that. A running one applies a changed file within about two seconds, or with `operator.proof` after `mgp reload`.\n\nExample:\n  mgp lock\n  mgp lock --check\n  mgp serve --http 127.0.0.1:8900 --locked"
+    after_help = "Each server is started, and what was started and listed is written to `mgp.lock` beside the configuration file. `mgp serve --locked` then starts only that. A running kernel applies a changed file within about two seconds, or with `operator.proof` after `mgp reload`.\n\nExample:\n  mgp lock\n  mgp lock --check\n  mgp serve --http 127.0.0.1:8900 --locked"
 )]
 pub(crate) struct Lock {
     /// Servers whose entries are written; the default is all servers
@@ -94,7 +94,6 @@ impl Render for LockReport {
     }
 }
 
-/// Returns the path of the lock file of a configuration.
 pub(super) fn path_of(config: &ConfigArg) -> CliResult<PathBuf> {
     let sources = config.sources();
     let found = sources.files().filter(|file| file.exists()).last().map(PathBuf::from);
@@ -107,6 +106,11 @@ pub(crate) fn read(config: &ConfigArg) -> CliResult<(PathBuf, LockFile)> {
     let path = path_of(config)?;
     let lock = read_file(&path)?.ok_or_else(|| missing(&path))?;
     Ok((std::path::absolute(&path).unwrap_or(path), lock))
+}
+
+/// Checks that the lock file of a configuration can be read, if it exists.
+pub(super) fn check(config: &ConfigArg) -> CliResult {
+    read_file(&path_of(config)?).map(drop)
 }
 
 pub(super) fn missing(path: &Path) -> Failure {

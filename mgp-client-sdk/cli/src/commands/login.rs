@@ -44,7 +44,7 @@ const START_TIMEOUT: Duration = Duration::from_secs(10);
 /// The maximum length of the address that a user pastes to complete a login, in bytes.
 const MAX_PASTED_BYTES: u64 = 16 * 1024;
 
-/// The maximum number of lines that are read until one of them is that address.
+/// The maximum number of lines to read until one of them is that address.
 const MAX_PASTED_LINES: u32 = 10;
 
 /// `mgp servers login`.
@@ -89,7 +89,7 @@ impl LoginArg {
         Some(principal.agent(agent))
     }
 
-    /// Returns the configured server, and the proxy through which to reach it.
+    /// Returns the configured server, and the proxy for reaching it.
     async fn server(&self, global: &Global) -> CliResult<(ServerConfig, Proxy)> {
         let config = self.config.load(global).await?.config;
         let id = &self.server;
@@ -171,7 +171,7 @@ pub(crate) async fn log_in(global: &Global, login: &Login) -> CliResult {
 /// Revokes the tokens that a new login has replaced; returns a note if they may still be valid.
 ///
 /// Tokens of the same client are left alone: with one token, many issuers revoke all tokens that a user gave a client,
-/// and so would end the new login, too. A client that registers itself does so for each login.
+/// which would also end the new login. A client that registers itself does so for each login.
 async fn revoke_replaced(oauth: &OAuth, former: &TokenEntry, new: &TokenEntry) -> Option<String> {
     let client = |entry: &TokenEntry| entry.registration.as_ref().map(|own| own.client_id.clone());
     if client(former) == client(new) {
@@ -190,13 +190,13 @@ pub(crate) async fn log_out(global: &Global, at: &LoginArg) -> CliResult {
     control::admit_change(global).await?;
     let file = at.file(global)?;
     let (entries, locks) = lock_entries(&FileTokens::at(&file)).await;
-    match std::fs::remove_file(file) {
+    match std::fs::remove_file(&file) {
         Ok(()) => {}
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let what = format!("there is no login at `{}`", at.subject());
             return Err(Failure::failed(what));
         }
-        Err(error) => return Err(error.into()),
+        Err(error) => return Err(state::unusable(&file, &error)),
     }
     restart(global, &at.server, Duration::from_secs(1)).await;
     let client = revoking_client(global, at).await;
@@ -224,9 +224,9 @@ async fn with_tokens(store: &FileTokens) -> Result<Vec<TokenEntry>, TokenStoreEr
     Ok(entries)
 }
 
-/// Deletes all logins at a server that was removed from the configuration, together with the record of its issuer, and
-/// revokes the tokens as far as possible; returns notes about that. `server` is the former entry of the server and the
-/// proxy of its connections, if the entry could be read.
+/// Deletes all logins at a server that was removed from the configuration, and the record of its issuer. Revokes the
+/// tokens as far as possible; returns notes about that. `server` is the server's former entry and the proxy of its
+/// connections, if the entry could be read.
 pub(super) async fn delete_all(
     global: &Global,
     id: &ServerId,
@@ -236,7 +236,11 @@ pub(super) async fn delete_all(
     let logins = Logins::in_folder(&folder);
     let files = match logins.files(id) {
         Ok(files) => files,
-        Err(error) => return Ok(vec![format!("the logins at `{id}` stay: {error}")]),
+        Err(error) => {
+            let logins = folder.join("logins");
+            let why = format!("`{}` cannot be read: {error}", logins.display());
+            return Ok(vec![format!("the logins at `{id}` stay: {why}")]);
+        }
     };
     let (mut notes, mut former, mut locks) = (Vec::new(), Vec::new(), Vec::new());
     for file in &files {
@@ -286,8 +290,8 @@ async fn revoke(
     notes
 }
 
-/// Returns the OAuth client of a server, which revokes tokens. Also removes the record of the issuer to which the
-/// client is bound after its last logout, unless the record protects a secret of the client.
+/// Returns the OAuth client of a server, which revokes tokens. After the client's last logout, also removes the record
+/// of the issuer that the client is bound to, unless the record protects a secret of the client.
 async fn revoking_client(global: &Global, at: &LoginArg) -> CliResult<OAuth> {
     let (server, proxy) = match at.server(global).await {
         Ok(found) => found,
@@ -379,7 +383,6 @@ async fn authorize(
     Ok(oauth)
 }
 
-/// Returns the target of a server with its variables expanded.
 async fn expand(server: &ServerConfig, state: &Path) -> CliResult<ExpandedTarget> {
     let expander = Expander::from_env().secrets(SecretFile::in_folder(state));
     let own = server.clone();

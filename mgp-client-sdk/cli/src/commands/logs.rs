@@ -16,7 +16,7 @@ use super::known_names::check_running;
 use crate::args::Global;
 use crate::exit::{CliResult, Failure};
 use crate::output::{Output, Render, print, print_json_line, print_note, write_stdout};
-use crate::{control, log, operator, state};
+use crate::{control, log, operator, pipe, state};
 
 const FOLLOW_INTERVAL: Duration = Duration::from_millis(250);
 
@@ -163,7 +163,7 @@ async fn of_kernel(global: &Global, logs: &Logs) -> CliResult {
     let is_of_http = admit_reader(global).await?;
     let path = log::file(&state::folder(global)?);
     if is_of_http && path.exists() {
-        let note = "mgp: the running kernel logs to standard error, as a service e.g. to `journalctl --user -u mgp`; these lines are of an earlier kernel";
+        let note = "mgp: the running kernel logs to standard error (of a service, see e.g. `journalctl --user -u mgp`); these lines are from an earlier kernel";
         print_note(global, note);
     }
     let count = usize::try_from(logs.lines).unwrap_or(usize::MAX);
@@ -229,6 +229,7 @@ struct Tail {
 
 impl Tail {
     fn open(path: &Path) -> io::Result<Self> {
+        pipe::refuse(path)?;
         let file = File::open(path)?;
         let read = file.metadata()?.len().saturating_sub(MAX_BYTES);
         let mut tail = Self { file, read };

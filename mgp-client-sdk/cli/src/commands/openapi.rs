@@ -54,7 +54,7 @@ pub(crate) struct OpenApi {
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct ApiReport {
-    /// The address to which requests go; absent if the document names none.
+    /// The address that receives the requests; absent if the document names none.
     #[serde(skip_serializing_if = "Option::is_none")]
     address: Option<String>,
     /// The tools.

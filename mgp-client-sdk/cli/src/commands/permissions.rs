@@ -70,7 +70,7 @@ pub(crate) struct Change {
     force: bool,
 }
 
-/// The arguments to which an approval is limited: it applies only to calls with such arguments.
+/// The arguments that an approval is limited to: it applies only to calls with such arguments.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Limits {
     /// Only for paths below this path; may be given several times
@@ -88,8 +88,8 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    /// Refuses a relative path: it applies only to calls that name paths relative to the working folder of the server,
-    /// and not to a path in the working folder of this command.
+    /// Refuses a relative path. It would apply only to calls with paths relative to the server's working folder, and
+    /// not to a path in the working folder of this command.
     fn check_paths(&self) -> CliResult {
         let is_relative = |path: &&String| {
             let is_drive = matches!(path.as_bytes(), [letter, b':', b'/' | b'\\', ..] if letter.is_ascii_alphabetic());
@@ -261,7 +261,7 @@ async fn decide(
     Ok(ActionReport::new(&**server, status).with_notes(notes))
 }
 
-/// Returns the arguments to which a decision is limited, in words.
+/// Returns the arguments that a decision is limited to, in words.
 pub(crate) fn limits(decision: &KernelPermission) -> Option<String> {
     decision.limits.clone().or_else(|| decision.scope.as_ref().map(scope_words))
 }

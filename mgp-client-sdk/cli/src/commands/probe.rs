@@ -1,12 +1,9 @@
 //! Starts a server briefly to read its version and its tools, e.g. for `mgp doctor` and for first grants.
 
 use std::collections::{BTreeMap, HashSet};
-use std::error::Error as _;
-use std::ffi::OsStr;
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::pin::pin;
-use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -14,20 +11,18 @@ use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use http::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use mgp_client_sdk::Client;
-use mgp_client_sdk::auth::AuthError;
-use mgp_client_sdk::gateway::AuthorizationFailed;
 use mgp_discovery::{
     Expanded, ExpandedServer, ExpandedTarget, Expander, KernelConfig, SecretFile, ServerConfig,
     TargetConfig,
 };
 use mgp_kernel::{LoginServer, Logins};
 use mgp_security::Definitions;
-use mgp_transport::{ChildCommand, SkippedFolder, is_program};
+use mgp_transport::ChildCommand;
 use mgp_types::Payload;
 use mgp_types::mcp::{Era, ListParams, Tool};
 use mgp_types::method::ToolsList;
 use mgp_types::mgp::Transport;
-use mgp_types::service::{Call, HttpFailure, ServerId};
+use mgp_types::service::Call;
 use serde::Deserialize;
 use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
@@ -35,21 +30,28 @@ use tokio::time::{sleep, timeout};
 use crate::args::Global;
 use crate::output::Progress;
 
+mod error_text;
+mod program;
 mod sent_credentials;
 mod stderr_tail;
 mod unreadable;
 
+pub(super) use error_text::{REDIRECT_URI, error_chain, login_error};
+use program::check_program;
+pub(super) use program::find_program;
 pub(super) use sent_credentials::SentCredentials;
 use stderr_tail::StderrTail;
 pub(super) use stderr_tail::best_of;
 pub(super) use unreadable::UnreadableTool;
 
-/// The bounds of the number of servers that start at the same time. Between these bounds, the number is twice that of
-/// the processors.
-const STARTING: (usize, usize) = (4, 16);
+/// The lower bound of the number of servers that start at the same time, which is twice that of the processors.
+const MIN_STARTING: usize = 4;
 
-/// The maximum time after which a server no longer counts as starting, so that servers that hang do not delay the
-/// others for long.
+/// The upper bound of this number.
+const MAX_STARTING: usize = 16;
+
+/// The time after which a server no longer counts as starting, so that servers that hang do not delay the others for
+/// long.
 const START_DELAY: Duration = Duration::from_secs(10);
 
 /// The time that a server gets to exit by itself after its connection was closed.
@@ -58,14 +60,11 @@ const EXIT_TIMEOUT: Duration = Duration::from_millis(500);
 /// The time to wait for the last lines on a failed server's standard error.
 const STDERR_DELAY: Duration = Duration::from_millis(50);
 
-/// The maximum number of pages that are read of a list of tools.
+/// The maximum number of pages to read of a list of tools.
 const MAX_PAGES: usize = 10_000;
 
-/// The number of bytes of a list of tools after which no further page is read.
+/// The size of a list of tools, in bytes, after which no further page is read.
 const MAX_LIST_BYTES: usize = 16 * 1024 * 1024;
-
-/// The redirect URI of a client that was registered by hand, and of logins whose browser runs on another device.
-pub(super) const REDIRECT_URI: &str = "http://127.0.0.1:8976/callback";
 
 /// A server that was started and has listed its tools.
 #[derive(Debug)]
@@ -80,13 +79,13 @@ pub(super) struct ProbedServer {
     pub(super) tools: Vec<Tool>,
     /// The names of all tools that the probed server lists.
     pub(super) listed: Vec<String>,
-    /// The entries of the list from which no tool can be read.
+    /// The entries of the list that are not readable tools.
     pub(super) unreadable: Vec<UnreadableTool>,
     /// The JSON texts of all tools as the server sent them.
     pub(super) raw: Vec<Payload>,
 }
 
-/// The beginning of the reason that is given if a server did not answer in time.
+/// The beginning of the reason why a server failed if it did not answer in time.
 const NO_ANSWER: &str = "it did not answer";
 
 /// The reason why a server could not be started or its tools could not be listed.
@@ -110,10 +109,10 @@ impl fmt::Display for ProbeError {
 /// answer in time.
 fn max_starting() -> usize {
     let processors = thread::available_parallelism().map_or(1, usize::from);
-    (2 * processors).clamp(STARTING.0, STARTING.1)
+    (2 * processors).clamp(MIN_STARTING, MAX_STARTING)
 }
 
-/// The settings with which servers are started, and the limit on how many start at the same time.
+/// The settings for starting servers, and the limit on how many start at the same time.
 #[derive(Debug)]
 pub(super) struct Prober {
     expander: Expander,
@@ -367,140 +366,6 @@ async fn list(client: &Client) -> Result<Vec<Payload>, String> {
     Ok(tools)
 }
 
-/// Checks that the program of a server exists. `written` is the command in the configuration.
-fn check_program(
-    written: &str,
-    command: &str,
-    cwd: &Path,
-    path: Option<&OsStr>,
-) -> Result<(), String> {
-    let Err(error) = find_program(command, cwd, path) else { return Ok(()) };
-    // If one of its arguments contains a `/`, the whole command counts as a path, and was completed with the folder of
-    // the configuration file.
-    let fix = arguments_fix(written, cwd, path).filter(|_| written != command);
-    Err(fix.map_or(error, |fix| format!("the program `{written}` does not exist; {fix}")))
-}
-
-/// Finds a program like the operating system does; errors name the remedy.
-pub(super) fn find_program(
-    command: &str,
-    cwd: &Path,
-    path: Option<&OsStr>,
-) -> Result<PathBuf, String> {
-    if !cwd.is_dir() {
-        let (exists, cwd) = (cwd.exists(), cwd.display());
-        return Err(if exists {
-            format!("its folder `{cwd}` is a file; correct `cwd`")
-        } else {
-            format!("its folder `{cwd}` does not exist; create it, or correct `cwd`")
-        });
-    }
-    if command.contains(std::path::is_separator) {
-        let file = cwd.join(command);
-        return match (file.is_file(), is_program(&file)) {
-            (true, true) => Ok(file),
-            (true, false) => Err(format!("`{command}` is not executable; run `chmod +x` on it")),
-            _ if file.is_dir() => {
-                Err(format!("`{command}` is a folder; name the program in it as `command`"))
-            }
-            _ => {
-                let fix = arguments_fix(command, cwd, path);
-                let fix = fix.unwrap_or_else(|| "correct `command`".to_owned());
-                Err(format!("the program `{command}` does not exist; {fix}"))
-            }
-        };
-    }
-    let folders = path.map_or_else(mgp_transport::search_path, OsStr::to_owned);
-    let files = std::env::split_paths(&folders).map(|folder| cwd.join(folder).join(command));
-    let files = files.flat_map(|file| {
-        let windows = ["exe", "cmd", "bat"].map(|end| file.with_extension(end));
-        std::iter::once(file).chain(windows.into_iter().filter(|_| cfg!(windows)))
-    });
-    files.into_iter().find(|file| is_program(file)).ok_or_else(|| {
-        let fix = arguments_fix(command, cwd, path);
-        if let Some(skipped) = SkippedFolder::with_program(command).filter(|_| fix.is_none()) {
-            let remedy = skipped.remedy();
-            return format!(
-                "the program `{command}` is not on the PATH, but in a folder that is left out: {skipped}; {remedy}"
-            );
-        }
-        let fix = fix.unwrap_or_else(|| "install it, or use its full path".to_owned());
-        format!(
-            "the program `{command}` is not on the PATH, nor in the usual folders of this user; {fix}"
-        )
-    })
-}
-
-/// Returns the remedy for a command that has arguments behind the program, as in a shell; `None` for any other command.
-fn arguments_fix(command: &str, cwd: &Path, path: Option<&OsStr>) -> Option<String> {
-    let (program, _) = command.split_once(' ')?;
-    find_program(program, cwd, path).ok()?;
-    Some(format!("write only `{program}` as `command`, and the words after it as `args`"))
-}
-
-/// Returns the text of an error and of its sources, without repeated sentences.
-pub(super) fn error_chain(
-    error: &mgp_client_sdk::Error,
-    id: &ServerId,
-    sent: SentCredentials,
-) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        if let Some(failed) = error.downcast_ref::<AuthorizationFailed>() {
-            return failed.to_string();
-        }
-        if let Some(error) = error.downcast_ref::<Arc<AuthError>>()
-            && matches!(
-                **error,
-                AuthError::NoClient { .. }
-                    | AuthError::Registration { .. }
-                    | AuthError::ForeignIssuer { .. }
-                    | AuthError::IssuerMismatch { .. }
-            )
-        {
-            return login_error(error, id);
-        }
-        // Replace the SDK's text, which names functions of the SDK that users of the program do not know.
-        let status = error.downcast_ref::<HttpFailure>();
-        if let Some(HttpFailure::Status(401) | HttpFailure::StatusWithError(401)) = status {
-            return sent.refused_by(id);
-        }
-        let sentence = error.to_string();
-        if !text.contains(&sentence) {
-            text = format!("{text}: {sentence}");
-        }
-        source = error.source();
-    }
-    text
-}
-
-/// Returns the text of an error of a login, with the remedy for users of this program instead of that for users of the
-/// SDK.
-pub(super) fn login_error(error: &AuthError, id: &ServerId) -> String {
-    match error {
-        AuthError::NoClient { issuer } => format!(
-            "`{issuer}` accepts no registrations: register `mgp` there by hand with the redirect URI {REDIRECT_URI}, and write its `client_id` into `auth` of `{id}`"
-        ),
-        // A registration can be repeated after a failure of the endpoint.
-        AuthError::Registration { error: status, .. } if !status.starts_with("status 5") => {
-            format!(
-                "{error}; register `mgp` there by hand with the redirect URI {REDIRECT_URI}, and write its `client_id` into `auth` of `{id}`"
-            )
-        }
-        AuthError::IssuerMismatch { asked, found }
-            if asked.strip_suffix('/') == Some(found.as_str())
-                && found.matches('/').count() == 2 =>
-        {
-            format!("{error}; write `issuer = \"{found}\"` into `auth` of `{id}`")
-        }
-        AuthError::ForeignIssuer { expected, found } => format!(
-            "the client of `{id}` is registered at `{expected}`, but the server now names {found}; if you trust the change, write the new one as `issuer` into its `auth`"
-        ),
-        error => error.to_string(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use mgp_client_sdk::TestClient;
@@ -534,53 +399,5 @@ mod tests {
             let client = TestClient::new(Server::new("pages", "1").tool(tool).layer(pages)).await;
             assert_eq!(list(&client).await.unwrap().len(), expected);
         }
-    }
-
-    #[test]
-    fn a_refused_registration_names_the_key_for_a_client_and_a_failed_one_does_not() {
-        for (error, is_refused) in [("invalid_client_metadata", true), ("status 503", false)] {
-            let (issuer, error) = ("https://one.example".to_owned(), error.to_owned());
-            let error = AuthError::Registration { issuer, error, description: String::new() };
-            let text = login_error(&error, &"tracker".into());
-            assert!(text.contains("refused to register"), "{text}");
-            assert_eq!(text.contains("into `auth` of `tracker`"), is_refused, "{text}");
-        }
-    }
-
-    #[test]
-    fn an_issuer_that_differs_by_the_slash_after_its_host_is_an_error_with_the_remedy() {
-        for (asked, found, has_remedy) in [
-            ("https://one.example/", "https://one.example", true),
-            ("https://one.example/t/", "https://one.example/t", false),
-            ("https://one.example", "https://one.example/", false),
-        ] {
-            let (asked, found) = (asked.to_owned(), found.to_owned());
-            let text = login_error(&AuthError::IssuerMismatch { asked, found }, &"tracker".into());
-            assert!(text.contains("must be identical"), "{text}");
-            assert_eq!(text.contains("`issuer = \"https://one.example\"`"), has_remedy, "{text}");
-        }
-    }
-
-    #[test]
-    fn a_program_that_is_not_found_is_an_error_with_the_remedy() {
-        let here = Path::new("/");
-        assert!(find_program("sh", here, None).is_ok());
-        assert!(
-            find_program("no-such-program", here, None).unwrap_err().contains("not on the PATH")
-        );
-        assert!(find_program("sh", here, Some(OsStr::new("/nowhere"))).is_err());
-        assert!(
-            find_program("./no-such-program", here, None).unwrap_err().contains("does not exist")
-        );
-        assert!(find_program("sh", Path::new("/nowhere"), None).unwrap_err().contains("folder"));
-        for line in ["sh -c true", "sh -c ./no-such-program"] {
-            assert!(find_program(line, here, None).unwrap_err().ends_with("after it as `args`"));
-        }
-        let (line, path) = ("sh -c ./no-such-program", "/etc/sh -c ./no-such-program");
-        let error = check_program(line, path, here, None).unwrap_err();
-        assert!(error.contains("`sh -c ./") && error.ends_with("after it as `args`"), "{error}");
-        assert!(find_program("./", here, None).unwrap_err().contains("is a folder"));
-        let file = std::env::current_exe().unwrap();
-        assert!(find_program("sh", &file, None).unwrap_err().contains("is a file"));
     }
 }

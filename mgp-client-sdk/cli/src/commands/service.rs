@@ -48,7 +48,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 pub(crate) enum Service {
     /// Run the kernel from login on, and start it now
     #[command(
-        after_help = "Without --http the kernel serves the hosts of this user only, over its local socket. A kernel that runs already is stopped first. The service gets the PATH of this shell, with which it finds the programs of servers. If the service is installed already, repeat its options.\n\nExample:\n  mgp service install\n  mgp service install --http 127.0.0.1:8900"
+        after_help = "Without --http the kernel serves the hosts of this user only, over its local socket. A kernel that runs already is stopped first. The service gets the PATH of this shell, and finds the programs of servers on it. If the service is installed already, repeat its options.\n\nExample:\n  mgp service install\n  mgp service install --http 127.0.0.1:8900"
     )]
     Install(Install),
     /// Show whether the service is installed and running
@@ -188,7 +188,7 @@ fn words(text: &str) -> Vec<String> {
     text.split(' ').map(str::to_owned).collect()
 }
 
-/// The command and the search path of a service, from which its file is written.
+/// The command and the search path that are written into the file of a service.
 struct Description {
     /// The program that the service starts, and its arguments.
     command: Vec<String>,

@@ -102,7 +102,7 @@ struct HostReport {
     recorded: Vec<String>,
     /// Problems of the host or of its servers.
     problems: Vec<String>,
-    /// A name in the list of tools because of which the host may refuse all tools.
+    /// The name of a tool that may cause the host to refuse all tools.
     #[serde(skip)]
     refused_name: Option<String>,
     /// The [note](KnownHost::note) on a host whose file changes.
@@ -397,7 +397,7 @@ pub(crate) async fn run(global: &Global, setup: &Setup) -> CliResult {
             return Ok(());
         }
         if !planned.result.changes_nothing() {
-            let no_terminal = "nothing was changed: there is no terminal to ask on; `mgp setup --yes` does it without asking, and `mgp setup --dry-run` only looks";
+            let no_terminal = "nothing was changed: there is no terminal for the question; `mgp setup --yes` changes the files without asking, and `mgp setup --dry-run` only shows the changes";
             prompt::require(global, "Change these files?", "nothing was changed", no_terminal)?;
         }
     }

@@ -95,7 +95,7 @@ fn print_rest(global: &Global, printed: &str, result: &CallToolResult) -> CliRes
     Ok(())
 }
 
-/// Joins texts, each of which begins on a new line.
+/// Joins texts; each begins on a new line.
 fn join_lines(texts: &[&str]) -> String {
     texts.iter().fold(String::new(), |mut joined, text| {
         if !joined.is_empty() && !joined.ends_with('\n') {

@@ -1,34 +1,30 @@
 //! The command `mgp tools`: shows, calls, pins and approves tools of all servers.
 
-use std::num::NonZeroU64;
+use std::collections::{BTreeMap, BTreeSet};
 
 use clap::{Args, Subcommand};
 use mgp_client_sdk::Client;
-use mgp_toolindex::Query;
 use mgp_types::method::{KernelServers, KernelTools, KernelToolsTokens};
 use mgp_types::mgp::{
-    DiscoverToolsParams, DiscoverToolsResult, FoundTool, KernelServer, KernelServersParams,
-    KernelTokensParams, KernelTokensResult, KernelTool, KernelToolsParams, RiskLevel,
-    SearchStrategy, ServerState, ToolStanding,
+    KernelServer, KernelServersParams, KernelTokensParams, KernelTokensResult, KernelTool,
+    KernelToolsParams, RiskLevel, ServerState, ToolStanding,
 };
 use serde::Serialize;
 
 use super::kernel::RESULT_TYPE;
-use super::known_names::{AcceptedNames, DISABLED, KnownNames, check_running, disabled, no_tool};
-use crate::args::{ConfigArg, Global};
-use crate::config_file::{ConfigFile, Pinned, check_agent};
+use super::known_names::{DISABLED, check_running, disabled, no_tool};
+use crate::args::Global;
 use crate::control;
 use crate::exit::{CliResult, Failure};
-use crate::operator::admit_edit;
-use crate::output::{
-    ActionReport, Cell, Color, Output, Render, first_line, plural, print, print_note, print_stderr,
-};
+use crate::output::{Cell, Color, Output, Render, first_line, print, print_note};
 use crate::state_option;
 
 mod agent;
 mod approve;
 mod call;
+mod pin;
 mod risk;
+mod search;
 
 pub(super) use agent::agents_in_access;
 #[cfg(test)]
@@ -36,11 +32,15 @@ pub(crate) use call::CallOutput;
 pub(super) use call::pairs_to_arguments;
 #[cfg(test)]
 pub(crate) use risk::RiskProposals;
+#[cfg(test)]
+pub(crate) use search::SearchResult;
 
 use agent::viewed_agent;
 use approve::Approve;
 use call::Call;
+use pin::Pin;
 use risk::Risk;
+use search::Search;
 
 /// `mgp tools`.
 #[derive(Clone, Debug, Subcommand)]
@@ -101,70 +101,22 @@ pub(crate) struct Ls {
     waiting: bool,
 }
 
-/// `mgp tools search`.
-#[derive(Clone, Debug, Args)]
-pub(crate) struct Search {
-    /// Purpose of the tool, in your own words
-    #[arg(required = true)]
-    query: Vec<String>,
-    /// Agent that searches; the default is `default`, or the first agent with access if `default` has none
-    #[arg(long, value_name = "NAME")]
-    agent: Option<String>,
-    /// Maximum number of tools, at most 50
-    #[arg(long, short = 'n', value_name = "N", default_value = "5")]
-    most: NonZeroU64,
-    /// Search strategy: keyword, semantic, category or hybrid
-    #[arg(long, value_name = "WORD")]
-    strategy: Option<String>,
-    /// Show why each tool was found instead of its description
-    #[arg(long)]
-    why: bool,
-}
-
-/// `mgp tools pin`.
-#[derive(Clone, Debug, Args)]
-pub(crate) struct Pin {
-    /// Tool, as SERVER.TOOL
-    tool: String,
-    /// Agent
-    #[arg(long, value_name = "NAME")]
-    agent: String,
-    /// Unpin the tool instead
-    #[arg(long)]
-    remove: bool,
-    #[command(flatten)]
-    accept: AcceptedNames,
-    #[command(flatten)]
-    config: ConfigArg,
-}
-
 /// All tools.
 #[derive(Debug, Serialize)]
 #[serde(transparent)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct ToolList(Vec<KernelTool>);
+pub(crate) struct ToolList {
+    tools: Vec<KernelTool>,
+    /// The remedy for each id that several tools have.
+    #[serde(skip)]
+    shared: BTreeMap<String, String>,
+}
 
 /// One tool, with its whole definition.
 #[derive(Debug, Serialize)]
 #[serde(transparent)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct WholeTool(KernelTool);
-
-/// Search results, best first.
-#[derive(Debug, Serialize)]
-#[serde(transparent)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct SearchResult {
-    tools: Vec<FoundTool>,
-    /// For each tool, the part of the query for which it was found; `None` if the query has only one part.
-    #[serde(skip)]
-    parts: Vec<Option<String>>,
-    /// The number of found tools that the answer leaves out.
-    #[serde(skip)]
-    omitted: u64,
-    #[serde(skip)]
-    agent: String,
-}
 
 /// The tokens of tool lists.
 #[derive(Debug, Serialize)]
@@ -183,10 +135,10 @@ fn risk(risk: &RiskLevel) -> Cell {
 
 impl Render for ToolList {
     fn render(&self, out: &mut Output) {
-        if self.0.is_empty() {
+        if self.tools.is_empty() {
             return out.hint("no tools; see `mgp servers ls`");
         }
-        let rows = self.0.iter().map(|tool| {
+        let rows = self.tools.iter().map(|tool| {
             let sees = match (tool.seen_by_agent, &tool.hidden_because) {
                 (_, Some(reason)) => Cell::from(format!("no: {reason}")),
                 (Some(true), None) => Cell::from("yes").color(Color::Green),
@@ -208,10 +160,11 @@ impl Render for ToolList {
             ]
         });
         out.table(["TOOL", "RISK", "DEFINITION", "TOKENS", "USABLE", "DESCRIPTION"], rows);
-        for tool in self.0.iter().filter(|tool| needs_decision(tool)) {
+        for tool in self.tools.iter().filter(|tool| needs_decision(tool)) {
             let reasons: Vec<String> = tool.reasons.iter().cloned().collect();
             let reasons = reasons.join("; ");
-            let fix = format!("run `mgp tools approve {}`", tool.tool_id);
+            let shared = self.shared.get(&tool.tool_id).cloned();
+            let fix = shared.unwrap_or_else(|| format!("run `mgp tools approve {}`", tool.tool_id));
             let fix = state_option::add_to(&fix);
             out.line(format!("{} needs a decision: {reasons}; {fix}", tool.tool_id));
         }
@@ -234,44 +187,6 @@ impl Render for WholeTool {
         let readable = serde_json::from_str::<serde_json::Value>(definition)
             .and_then(|value| serde_json::to_string_pretty(&value));
         out.block(readable.as_deref().unwrap_or(definition));
-    }
-}
-
-impl Render for SearchResult {
-    fn render(&self, out: &mut Output) {
-        if self.tools.is_empty() {
-            let agent = &self.agent;
-            if self.omitted > 0 {
-                let line = format!("no found tool fits the context budget of agent `{agent}`");
-                return out.line(line);
-            }
-            let word = state_option::shell_word_or("AGENT", agent);
-            return out.hint(format!(
-                "no tool that agent `{agent}` may use fits; try another --agent, or `mgp access grant {word} SERVER`"
-            ));
-        }
-        let has_parts = self.parts.iter().any(Option::is_some);
-        let has_reasons = self.tools.iter().any(|tool| tool.reason.is_some());
-        let rows = self.tools.iter().zip(&self.parts).map(|(tool, part)| {
-            let score = tool.relevance_score.as_ref().map(ToString::to_string);
-            let mut row: Vec<Cell> = vec![
-                tool.tool_id.as_deref().into(),
-                score.map(|score| score.chars().take(4).collect::<String>()).into(),
-            ];
-            if has_parts {
-                row.push(part.as_deref().map(|part| first_line(part, 40)).into());
-            }
-            row.push(match &tool.reason {
-                Some(reason) => reason.as_str().into(),
-                None => first_line(tool.description.as_deref().unwrap_or_default(), 80).into(),
-            });
-            row
-        });
-        let last = if has_reasons { "WHY" } else { "DESCRIPTION" };
-        let mut heads = vec!["TOOL", "SCORE"];
-        heads.extend(has_parts.then_some("FOR"));
-        heads.push(last);
-        out.grid(&heads, rows);
     }
 }
 
@@ -326,7 +241,9 @@ pub(crate) async fn run(global: &Global, tools: &Tools) -> CliResult {
                 return Err(disabled(server));
             }
             let agent = viewed_agent(global, ls.agent.as_deref()).await?;
-            let mut all = fetch_tools(&client, ls.server.as_deref(), Some(&agent)).await?;
+            let mut all = fetch_tools(&client, None, Some(&agent)).await?;
+            let shared = shared_ids(&all);
+            all.retain(|tool| ls.server.as_ref().is_none_or(|server| tool.server_id == *server));
             if ls.waiting {
                 all.retain(needs_decision);
                 if all.is_empty() && !global.json {
@@ -335,7 +252,7 @@ pub(crate) async fn run(global: &Global, tools: &Tools) -> CliResult {
                 }
             }
             let starting = starting(&client, ls.server.as_deref()).await?;
-            print_list(global, all, &agent)?;
+            print_list(global, &ToolList { tools: all, shared }, &agent)?;
             if let Some(starting) = starting {
                 print_note(global, &starting);
             }
@@ -351,9 +268,9 @@ pub(crate) async fn run(global: &Global, tools: &Tools) -> CliResult {
             let found = found.ok_or_else(|| no_tool(tool, []))?;
             print(global, &WholeTool(found))
         }
-        Tools::Search(search) => self::search(global, search).await,
+        Tools::Search(search) => search::run(global, search).await,
         Tools::Call(call) => call::run(global, call).await,
-        Tools::Pin(pin) => self::pin(global, pin).await,
+        Tools::Pin(pin) => pin::run(global, pin).await,
         Tools::Approve(approve) => approve::run(global, approve).await,
         Tools::Risk(risk) => risk::run(global, risk).await,
         Tools::Tokens { agent } => {
@@ -367,43 +284,6 @@ pub(crate) async fn run(global: &Global, tools: &Tools) -> CliResult {
     }
 }
 
-async fn search(global: &Global, search: &Search) -> CliResult {
-    let query = search.query.join(" ");
-    // Refuse an empty query, which the kernel would answer with the first tools of the list, all with the same score.
-    if query.trim().is_empty() {
-        let what = "the purpose is empty; describe what the tool is for, e.g. `mgp tools search read a file`, or use `mgp tools ls` to list all tools";
-        return Err(Failure::usage(what));
-    }
-    let agent = viewed_agent(global, search.agent.as_deref()).await?;
-    let client = control::connect_or_start_as(global, &agent).await?;
-    let mut params = DiscoverToolsParams::new();
-    params.query = Some(query);
-    params.max_results = Some(search.most.get());
-    params.strategy = search.strategy.as_deref().map(SearchStrategy::from);
-    // The kernel does not record searches with `explain`, so a trial does not count as a wish of the agent.
-    params.explain = Some(true);
-    let found = client.mgp().tools_discover(&params).await?;
-    let (parts, remarks) = (parts(&found), remarks(search, &found, &agent));
-    let (mut tools, omitted) = (found.tools, found.omitted.unwrap_or_default());
-    for tool in &mut tools {
-        let id = format!("{}.{}", tool.server_id, tool.name);
-        tool.tool_id.get_or_insert(id);
-        if !search.why {
-            tool.reason = None;
-        }
-    }
-    print(global, &SearchResult { tools, parts, omitted, agent: agent.clone() })?;
-    // Print the remarks even with `--json`, because a script must also learn that the list is incomplete.
-    for remark in &remarks {
-        print_stderr(remark);
-    }
-    if search.agent.is_none() {
-        let note = format!("found for the agent `{agent}`; --agent NAME searches for another");
-        print_note(global, &note);
-    }
-    Ok(())
-}
-
 /// Returns a note about the servers that are still being started, whose tools a list does not have yet.
 async fn starting(client: &Client, server: Option<&str>) -> CliResult<Option<String>> {
     let mut params = KernelServersParams::new();
@@ -413,14 +293,13 @@ async fn starting(client: &Client, server: Option<&str>) -> CliResult<Option<Str
     let ids: Vec<String> = servers.filter(is_starting).map(|one| one.id).collect();
     Ok((!ids.is_empty()).then(|| {
         let ids = ids.join(", ");
-        format!("still being started, so their tools are not known yet: {ids}; run this again soon")
+        format!("still starting, so their tools are not known yet: {ids}; run this again soon")
     }))
 }
 
-fn print_list(global: &Global, tools: Vec<KernelTool>, agent: &str) -> CliResult {
-    let is_empty = tools.is_empty();
-    print(global, &ToolList(tools))?;
-    if is_empty {
+fn print_list(global: &Global, list: &ToolList, agent: &str) -> CliResult {
+    print(global, list)?;
+    if list.tools.is_empty() {
         return Ok(());
     }
     let note =
@@ -429,37 +308,7 @@ fn print_list(global: &Global, tools: Vec<KernelTool>, agent: &str) -> CliResult
     Ok(())
 }
 
-/// Returns what the answer to a search leaves out, and how the search differs from the requested one.
-fn remarks(search: &Search, found: &DiscoverToolsResult, agent: &str) -> Vec<String> {
-    let mut remarks: Vec<String> = found.notes.iter().cloned().collect();
-    if let (Some(requested), Some(used)) = (&search.strategy, &found.fallback_strategy) {
-        let reason = found.fallback_reason.as_deref().unwrap_or("it is not available");
-        remarks.push(format!("searched by {used} instead of {requested}: {reason}"));
-    }
-    if let Some(omitted) = found.omitted {
-        remarks.push(format!(
-            "the answer leaves out {}, because its tokens are limited; raise `discovery_reserve` of \
-             `[kernel.tool_context_budget]`, or `budget` of `[agents.{agent}]`",
-            plural(omitted, "tool")
-        ));
-    }
-    if search.most.get() > Query::CAP as u64 {
-        remarks.push(format!("a search returns at most {} tools", Query::CAP));
-    }
-    remarks
-}
-
-/// Returns, for each tool, the part of the query for which it was found; `None` if the query has only one part.
-fn parts(found: &DiscoverToolsResult) -> Vec<Option<String>> {
-    let parts = found.mgp.as_ref().map(|extension| &extension.parts);
-    let part_of = |tool: &FoundTool| {
-        let name = tool.tool_id.as_ref().unwrap_or(&tool.name);
-        let part = parts?.iter().find(|part| part.tools.iter().any(|own| own == name))?;
-        Some(part.text.clone())
-    };
-    found.tools.iter().map(part_of).collect()
-}
-
+/// Requests the tools from the kernel; with an agent, as the agent sees them.
 pub(crate) async fn fetch_tools(
     client: &Client,
     server: Option<&str>,
@@ -471,49 +320,28 @@ pub(crate) async fn fetch_tools(
     Ok(client.request::<KernelTools>(&params).await?.tools)
 }
 
-async fn pin(global: &Global, pin: &Pin) -> CliResult {
-    check_agent(&pin.agent)?;
-    if pin.tool.split_once('.').is_none_or(|(server, tool)| server.is_empty() || tool.is_empty()) {
-        return Err(Failure::usage(format!(
-            "`{}` is not SERVER.TOOL; see `mgp tools ls`",
-            pin.tool
-        )));
-    }
-    let pinned = if pin.remove { Pinned::No } else { Pinned::Yes };
-    let mut notes = Vec::new();
-    if !pin.remove && !pin.accept.force {
-        let known = KnownNames::read_alone(global).await?;
-        let Some((server, tool)) = known.split(&pin.tool) else {
-            let server = pin.tool.split('.').next().unwrap_or_default();
-            return Err(known.check_server(server).await.err().unwrap_or_else(|| {
-                Failure::failed(format!("there is no tool `{}`; see `mgp tools ls`", pin.tool))
-            }));
-        };
-        notes.extend(known.check_tool(server, tool)?);
-        if !pin.accept.new_agent {
-            notes.extend(known.check_agent(&pin.agent)?);
-        }
-    }
-    admit_edit(global, &pin.config).await?;
-    let own = ConfigFile::open(pin.config.file_to_edit()?)?;
-    let changed = own.pin(&pin.agent, &pin.tool, pinned)?;
-    let status = match pinned {
-        Pinned::Yes => "pinned",
-        Pinned::No if !changed => {
-            return Err(Failure::failed(format!("`{}` is not pinned for {}", pin.tool, pin.agent)));
-        }
-        Pinned::No => "unpinned",
-    };
-    if changed {
-        control::reload(global).await;
-    }
-    ActionReport::new(&*pin.tool, status).with_notes(notes).print(global)
-}
-
 /// Returns the name that a tool has at its server, i.e. without the id of the server.
 fn own_name(tool: &KernelTool) -> &str {
     let own = tool.tool_id.strip_prefix(&tool.server_id).and_then(|rest| rest.strip_prefix('.'));
     own.unwrap_or(&tool.name)
+}
+
+/// Returns the ids that tools of several servers have, e.g. `c` of `a.b` and `b.c` of `a`, each with the remedy: no
+/// command can name one of these tools.
+fn shared_ids(all: &[KernelTool]) -> BTreeMap<String, String> {
+    let mut servers: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for tool in all {
+        servers.entry(&tool.tool_id).or_default().insert(&tool.server_id);
+    }
+    servers.retain(|_, servers| servers.len() > 1);
+    let remedy = |servers: BTreeSet<&str>| {
+        let servers: Vec<String> = servers.iter().map(|id| format!("`{id}`")).collect();
+        let servers = servers.join(" and ");
+        format!(
+            "tools of {servers} have the same id; give one of these servers another id, or remove it with `mgp servers rm`"
+        )
+    };
+    servers.into_iter().map(|(id, servers)| (id.to_owned(), remedy(servers))).collect()
 }
 
 /// Finds a tool by its id, or by its name if no other tool has that name.
@@ -549,7 +377,8 @@ mod tests {
         tool.seen_by_agent = Some(true);
         let printed = |tool: &KernelTool| {
             let mut out = Output::default();
-            ToolList(vec![tool.clone()]).render(&mut out);
+            let shared = BTreeMap::new();
+            ToolList { tools: vec![tool.clone()], shared }.render(&mut out);
             out.text().to_owned()
         };
         assert!(printed(&tool).contains(" yes"));

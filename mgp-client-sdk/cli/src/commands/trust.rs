@@ -184,8 +184,8 @@ async fn unread_by_kernel(global: &Global, file: &Path) -> Option<String> {
     Some(format!("{what}; {fix}"))
 }
 
-/// Returns the real path of a file. If the file does not exist any more, this is the real path of its folder with the
-/// name of the file, so that its approval can still be revoked.
+/// Returns the real path of a file. If the file no longer exists, returns the real path of its folder plus the file
+/// name, so that its approval can still be revoked.
 fn real_path(file: &Path) -> PathBuf {
     let full = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
     dunce::canonicalize(&full).unwrap_or_else(|_| {

@@ -8,7 +8,6 @@ use toml_edit::{Item, Table, TableLike};
 use super::{ConfigFile, child_table, comments_above, move_comments, server_entry, set_value};
 use crate::exit::CliResult;
 
-/// The risks of tools, by server and tool.
 pub(crate) type ToolRisks = BTreeMap<String, BTreeMap<String, RiskLevel>>;
 
 impl ConfigFile {
@@ -27,7 +26,6 @@ impl ConfigFile {
         })
     }
 
-    /// Removes the risk of a tool, and returns whether it was set.
     pub(crate) fn remove_risk(&self, id: &str, tool: &str) -> CliResult<bool> {
         let mut is_removed = false;
         self.change(|document| {

@@ -216,7 +216,7 @@ fn decisions_table(console: &Console, viewer: &Viewer, decisions: &[KernelPermis
     table(texts.decisions, &heads, &rows)
 }
 
-/// Returns the tools for which a decision holds, with their server.
+/// Returns the tools that a decision applies to, with their server.
 fn decided_tools(viewer: &Viewer, decision: &KernelPermission, server: &str) -> Markup {
     html! {
         @if decision.tools.is_empty() { (plain(server)) ": " (viewer.texts.all_tools) }

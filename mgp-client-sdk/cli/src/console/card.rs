@@ -76,7 +76,7 @@ pub(super) fn facts(viewer: &Viewer, approval: &KernelApproval) -> Markup {
     }
 }
 
-/// Returns the form with which an operator answers an approval.
+/// Returns the form for answering an approval.
 pub(super) fn answers(
     console: &Console,
     viewer: &Viewer,
@@ -112,7 +112,7 @@ pub(super) fn answers(
     }
 }
 
-/// Returns a text about each answer to a call, which explains to which later calls the answer also applies.
+/// Returns a text about each answer to a call, which explains which later calls the answer also applies to.
 fn meanings(viewer: &Viewer, approval: &KernelApproval) -> Markup {
     let texts = viewer.texts;
     let caller = approval.agent_id.as_deref().unwrap_or(&approval.subject);
@@ -143,7 +143,7 @@ pub(super) fn fill(text: &str, values: &[(&str, &str)]) -> String {
     filled + rest
 }
 
-/// Returns the form with which an operator answers several approvals at once.
+/// Returns the form for answering several approvals at once.
 pub(super) fn several(console: &Console, viewer: &Viewer, open: &[Waiting]) -> Markup {
     let texts = viewer.texts;
     html! {

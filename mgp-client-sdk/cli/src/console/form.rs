@@ -44,7 +44,6 @@ impl Form {
         self.get(name).unwrap_or_default()
     }
 
-    /// Returns all values of a name.
     pub(super) fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
         self.0.iter().filter(move |(own, _)| own == name).map(|(_, value)| value.as_str())
     }

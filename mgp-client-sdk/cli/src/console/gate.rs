@@ -20,13 +20,13 @@ pub(super) struct Gate {
     names: Names,
     /// The first segment of every path. A cookie for this path is not sent to other paths of the host.
     base: String,
-    /// The name of the cookie that contains a session. Each console has another name, because browsers send a cookie to
-    /// all ports of a host: consoles with the same name would end each other's sessions.
+    /// The name of the cookie that contains a session. Each console uses a different name, because browsers send a
+    /// cookie to all ports of a host: consoles with the same name would end each other's sessions.
     cookie: String,
     pub(super) sessions: Sessions,
 }
 
-/// The names by which browsers may reach the pages; a foreign name that resolves to this machine is refused.
+/// The names that browsers may use to reach the pages; a foreign name that resolves to this machine is refused.
 enum Names {
     /// The console is served at this port of 127.0.0.1.
     Local(u16),

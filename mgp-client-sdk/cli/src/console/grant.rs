@@ -17,7 +17,7 @@ use crate::commands::known_names::{NEW_AGENT, without_force};
 use crate::commands::permissions::{check_permission, check_server};
 use crate::exit::Failure;
 
-/// The paths to which the two forms are sent: for access, and for permissions.
+/// The paths of the two forms: for access, and for permissions.
 pub(super) const GRANT: &str = "/access/grant";
 pub(super) const PERMIT: &str = "/access/permit";
 
@@ -52,7 +52,7 @@ impl From<mgp_client_sdk::Error> for Problem {
     }
 }
 
-/// The values of a form, the path to which it is sent, and the problem for which it was refused.
+/// The values of a form, the path that it is sent to, and the problem if it was refused.
 pub(super) struct Filled {
     path: &'static str,
     values: Form,

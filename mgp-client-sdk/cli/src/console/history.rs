@@ -31,8 +31,8 @@ pub(super) struct History {
     pub(super) events: Vec<AuditEvent>,
     /// `true` if a search ended before the end of the log, so there may be more records.
     pub(super) is_cut: bool,
-    /// `true` if the log has so many records after the record at which the search began that the search did not reach
-    /// the end of the log.
+    /// `true` if the log has so many records after the start of the search that the search did not reach the end of the
+    /// log.
     pub(super) is_old: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The inbox: everything that waits for a person, and the forms with which a person answers.
+//! The inbox: everything that waits for a person, and the forms for answering.
 
 use axum::Extension;
 use axum::extract::{Path, State};

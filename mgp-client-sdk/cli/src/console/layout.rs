@@ -19,7 +19,7 @@ const ICON: &str = "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 16 1
      <rect width=\"16\" height=\"16\" rx=\"4\" fill=\"#0550ae\"/>\
      <path d=\"M4 12V5l4 5 4-5v7\" fill=\"none\" stroke=\"#fff\" stroke-width=\"2\"/></svg>";
 
-/// The value of `answer` that a form sends if a person presses Enter in one of its fields; it changes nothing.
+/// The value of `answer` that a form sends if a person presses Enter in one of its fields; this value changes nothing.
 pub(super) const NO_ANSWER: &str = "none";
 
 /// The result of an action, shown on the page that follows it.
@@ -217,7 +217,6 @@ pub(super) fn token(viewer: &Viewer) -> Markup {
     html! { input type="hidden" name="token" value=(viewer.token()); }
 }
 
-/// Returns a hidden form field with a name and a value.
 pub(super) fn hidden(name: &str, value: &str) -> Markup {
     html! { input type="hidden" name=(name) value=(value); }
 }
@@ -226,7 +225,7 @@ pub(super) fn failure(viewer: &Viewer, reason: &str) -> Markup {
     html! { p.failed role="alert" { (viewer.texts.failed) " " (hint(reason)) } }
 }
 
-/// Returns a table with a head. On a narrow screen, each row is shown as a card in which each cell has the head of its
+/// Returns a table with a head. On a narrow screen, each row is a card, and each of its cells has the head of its
 /// column.
 pub(super) fn table(name: &str, heads: &[&str], rows: &Markup) -> Markup {
     html! {

@@ -78,8 +78,8 @@ impl Live {
         }
     }
 
-    /// Returns the changes for one page, until the connection of the operator ends: `waiting` with the number of items
-    /// that wait, when these change, and `change` when the kernel has published events, if the page shows events.
+    /// Returns the changes for one page until the operator's connection ends: `waiting` with the new number of waiting
+    /// items and, if the page shows events, `change` for new events of the kernel.
     pub(super) fn stream(
         live: Arc<Self>,
         shows_events: bool,

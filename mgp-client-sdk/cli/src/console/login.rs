@@ -24,7 +24,7 @@ use super::sessions::random;
 use super::texts::{self, Texts};
 use super::{Console, Shared};
 
-/// The time for which an unused link remains valid.
+/// The lifetime of an unused link.
 const LINK_TTL: Duration = Duration::from_mins(10);
 
 /// The number of wrong logins to the console that are possible without a wait.
@@ -32,7 +32,7 @@ const MAX_WRONG_LOGINS: u32 = 10;
 /// The time after which one further wrong login to the console is possible.
 const WRONG_LOGIN_INTERVAL: Duration = Duration::from_secs(6);
 
-/// The way in which a person gets a session of the console.
+/// The way a person gets a session of the console.
 pub(super) enum Login {
     /// A link that works once; the session has the rights of the operator who runs the command.
     Link { secret: Mutex<Option<(String, Instant)>>, operator: Arc<Operator> },
@@ -64,8 +64,8 @@ impl WrongLogins {
         Self { count: 0, since: now }
     }
 
-    /// Returns whether another wrong login is allowed now. If it is, the login counts as a wrong one until
-    /// [`give_back`](Self::give_back), so that logins that are checked at the same time cannot exceed the limit.
+    /// Returns whether another wrong login is allowed now. If it is, the login counts as wrong until
+    /// [`give_back`](Self::give_back), so that concurrent logins cannot exceed the limit.
     fn take(&mut self, now: Instant) -> bool {
         while self.count > 0 && now.duration_since(self.since) >= WRONG_LOGIN_INTERVAL {
             self.count -= 1;
@@ -134,7 +134,7 @@ impl Login {
         }
     }
 
-    /// Returns the operator whom the key of a link or a credential admits; a link cannot be used again.
+    /// Returns the operator who owns the key of a link or a credential; a link cannot be used again.
     async fn admit(&self, console: &Console, key: &str) -> Result<Arc<Operator>, Refused> {
         match self {
             Self::Link { secret, operator } => {
@@ -195,26 +195,26 @@ pub(super) async fn require_session(
     mut request: Request,
     next: Next,
 ) -> Response {
-    let cookies = request.headers().get_all(header::COOKIE).iter();
+    let headers = request.headers().clone();
+    let cookies = headers.get_all(header::COOKIE).iter();
     let cookies = cookies.filter_map(|cookies| cookies.to_str().ok());
     let mut pairs = cookies
         .flat_map(|cookies| cookies.split(';'))
         .filter_map(|pair| pair.trim().split_once('='));
     let cookie = pairs.find(|(name, _)| *name == console.gate.cookie()).map(|(_, value)| value);
+    let is_page = request.method() == Method::GET;
+    let page = Form::page(request.uri().path(), request.uri().query());
     if let Some(found) = cookie.and_then(|cookie| console.gate.sessions.find(cookie)) {
-        let texts = texts::of(request.headers());
-        request.extensions_mut().insert(Viewer::new(found, texts));
-        return next.run(request).await;
+        let viewer = Viewer::new(found, texts::of(&headers));
+        let operator = Arc::clone(&viewer.operator);
+        request.extensions_mut().insert(viewer);
+        let response = next.run(request).await;
+        // The kernel may notice at the request itself that the key was revoked.
+        let has_ended = is_page && response.status().is_server_error() && !operator.is_valid();
+        return if has_ended { refused(&console, &headers, &page) } else { response };
     }
     // After the login, send the browser only to a page; the person must start an action again.
-    let uri = request.uri();
-    let is_page = request.method() == Method::GET;
-    let headers = request.headers().clone();
-    let page = if is_page {
-        Form::page(uri.path(), uri.query())
-    } else {
-        grant::page_after_login(request, &console).await
-    };
+    let page = if is_page { page } else { grant::page_after_login(request, &console).await };
     refused(&console, &headers, &page)
 }
 

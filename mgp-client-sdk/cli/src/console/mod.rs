@@ -1,4 +1,4 @@
-//! The console: the page on which operators answer approvals and see what the kernel does.
+//! The console: the web pages where operators answer approvals and see what the kernel does.
 //!
 //! `mgp console` serves it on loopback, with the rights of the operator who runs the command; `mgp serve --http …
 //! --console` serves it to operators who log in. A request from a page reaches the kernel as a request of the page's
@@ -72,7 +72,7 @@ use live::Live;
 use login::Login;
 use operator::{Kernel, Viewer};
 
-/// The path below which `mgp serve --http … --console` serves the pages.
+/// The path of the pages that `mgp serve --http … --console` serves.
 pub(crate) const SERVED_PATH: &str = "/console";
 
 /// The maximum size of a posted form, which may contain many approvals with an id of a few bytes each.
@@ -80,7 +80,7 @@ const MAX_FORM_BYTES: usize = 64 << 10;
 
 const MAX_LINK_BYTES: u64 = 4096;
 
-/// The maximum number of pages that are made at the same time.
+/// The maximum number of pages to render at the same time.
 const MAX_PAGES: usize = 4;
 
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);

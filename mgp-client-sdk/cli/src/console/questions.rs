@@ -30,12 +30,12 @@ pub(super) async fn whole_approval(
     Ok(found.into_iter().next())
 }
 
-/// The inbox's questions to which audit records refer, by their ids.
+/// The inbox's questions that audit records refer to, by their ids.
 #[derive(Default)]
 pub(super) struct Questions(BTreeMap<String, KernelApproval>);
 
 impl Questions {
-    /// Reads the questions to which audit records refer; returns none if the viewer is not allowed to read the inbox.
+    /// Reads the questions that audit records refer to; returns none if the viewer is not allowed to read the inbox.
     pub(super) async fn of(viewer: &Viewer, events: &[AuditEvent]) -> Self {
         let ids: BTreeSet<_> = events.iter().filter_map(approval_id).collect();
         if ids.is_empty() {
@@ -63,15 +63,6 @@ pub(super) fn approval_id(event: &AuditEvent) -> Option<String> {
     detail(event, "approval_id")
 }
 
-/// Returns the tenant of a record's actor, unless it is the local one.
-pub(super) fn tenant(event: &AuditEvent) -> Option<String> {
-    // Return nothing for a record about a key, in which `tenant` is that of the key's holder and not that of the actor.
-    if detail::<String>(event, "key_id").is_some() {
-        return None;
-    }
-    detail(event, "tenant")
-}
-
 /// Returns in words where an answer was given, e.g. on the page.
 pub(super) fn place(viewer: &Viewer, word: &str) -> Option<&'static str> {
     match word {
@@ -79,24 +70,5 @@ pub(super) fn place(viewer: &Viewer, word: &str) -> Option<&'static str> {
         "terminal" => Some(viewer.texts.via_terminal),
         "host" => Some(viewer.texts.via_host),
         _ => None,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use mgp_security::Event;
-    use mgp_types::service::Principal;
-
-    use super::*;
-
-    #[test]
-    fn the_tenant_of_a_record_is_that_of_its_actor() {
-        let (ann, local) = (Principal::new("acme", "ann"), Principal::local());
-        let of = |event: Event| tenant(&event.build());
-        assert_eq!(of(Event::administered(&ann, None, "m")).as_deref(), Some("acme"));
-        assert_eq!(of(Event::administered(&local, None, "m")), None);
-        for holder in [&ann, &local] {
-            assert_eq!(of(Event::key_added(&local, "k", holder)), None, "{holder:?}");
-        }
     }
 }

@@ -14,11 +14,11 @@ use mgp_types::mgp::{AuditEvent, EventType, KernelAuditParams, KernelAuditResult
 use super::form::{Form, segment};
 use super::layout::{self, field, mark, plain, table, url};
 use super::operator::Viewer;
-use super::questions::{Questions, tenant};
+use super::questions::Questions;
 use super::remedy;
 use super::{Console, PageError, Shared, refusal, shown, times};
 use crate::commands::audit::{
-    Entry, all_kinds, key_of, number, reason, short_type, verify_files, who,
+    Entry, all_kinds, key_of, number, reason, short_type, tenant, verify_files, who,
 };
 
 const PAGE: u64 = 100;
@@ -181,7 +181,7 @@ fn filters(console: &Console, viewer: &Viewer, filter: &Filter) -> Markup {
     }
 }
 
-/// Returns records as a table, in which each refused call has a link to what would let it run.
+/// Returns records as a table; each refused call has a link to what would let it run.
 pub(super) fn rows(
     console: &Console,
     viewer: &Viewer,

@@ -8,7 +8,8 @@ use super::Console;
 use super::form::{Form, segment};
 use super::layout::url;
 use super::operator::Viewer;
-use super::questions::{Questions, approval_id, detail, tenant};
+use super::questions::{Questions, approval_id, detail};
+use crate::commands::audit::tenant;
 
 /// The duration that the links propose for a grant.
 const TERM: &str = "1h";

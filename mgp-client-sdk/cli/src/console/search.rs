@@ -160,20 +160,23 @@ impl Agents {
     }
 }
 
-/// Returns the agents that are configured or connected, or that have access or a key.
+/// Returns the agents of the tenant `local` that are configured or connected, or that have access or a key.
 async fn agents(
     console: &Console,
     viewer: &Viewer,
     sessions: &[KernelSession],
 ) -> Result<Agents, PageError> {
     let info = viewer.operator.client.request::<KernelInfo>(&KernelInfoParams::new()).await?;
-    let connected = sessions.iter().filter_map(|session| session.agent_id.clone());
+    let connected = sessions.iter().filter(|session| session.tenant.is_none());
+    let connected = connected.filter_map(|session| session.agent_id.clone());
     let mut names: BTreeSet<String> = info.agents.into_iter().chain(connected).collect();
     let db = state::db(&console.global).await?;
-    let entries = mgp_security::Access::named_in(&db, Principal::local().tenant()).await;
+    let local = Principal::local();
+    let entries = mgp_security::Access::named_in(&db, local.tenant()).await;
     names.extend(entries.map_err(|error| Failure::failed(error.to_string()))?);
     let keys = keys::list(&console.global).await?;
-    names.extend(keys.into_iter().filter(|key| !key.admin).map(|key| key.agent));
+    let keys = keys.into_iter().filter(|key| !key.admin && key.tenant == local.tenant().as_str());
+    names.extend(keys.map(|key| key.agent));
     names.retain(|name| name != "*" && !name.starts_with("group:"));
     names.insert("default".to_owned());
     let mut tokens = Vec::new();
@@ -216,7 +219,7 @@ fn saved_by_day(viewer: &Viewer, tokens: &KernelTokensResult) -> Markup {
     chart(texts.saved_by_day, &bars)
 }
 
-/// Lists the searches of an agent that found nothing, or after which the agent called none of the found tools.
+/// Lists an agent's searches that found nothing, or were not followed by a call of a found tool.
 fn unmet(viewer: &Viewer, tokens: &KernelTokensResult) -> Markup {
     let texts = viewer.texts;
     if tokens.unmet.is_empty() {
@@ -235,8 +238,7 @@ fn unmet(viewer: &Viewer, tokens: &KernelTokensResult) -> Markup {
     table(texts.unmet, &[texts.query, texts.found_nothing, texts.not_called, texts.time], &rows)
 }
 
-/// Draws how many tokens an agent's list of tools costs, how many a list of all its tools would cost, and how many the
-/// tools of each server cost.
+/// Draws the token costs of an agent's list of tools, of a list of all its tools, and of each server's tools.
 fn cost(viewer: &Viewer, tokens: &KernelTokensResult) -> Markup {
     let texts = viewer.texts;
     let servers = tokens.servers.iter().map(|server| (plain(&server.server_id), server.tokens));
@@ -278,7 +280,10 @@ fn sessions_table(viewer: &Viewer, sessions: &[KernelSession]) -> Markup {
     let rows = html! {
         @for session in sessions {
             tr {
-                td { (plain(session.agent_id.as_deref().unwrap_or("-"))) }
+                td {
+                    (plain(session.agent_id.as_deref().unwrap_or("-")))
+                    @if let Some(tenant) = &session.tenant { div.dim { (plain(tenant)) } }
+                }
                 td { (plain(session.transport.as_deref().unwrap_or("-"))) }
                 td { (session.total_tokens) " / " (session.max_tokens) }
                 td { (plain(&session.pinned.join(" "))) }

@@ -29,8 +29,8 @@ use crate::exit::Failure;
 
 const LOG_LINES: u64 = 200;
 
-/// The time for which the answer to an action waits for its end; a longer start or stop continues. Even twice this time
-/// is shorter than the time limit of most proxies.
+/// The maximum time that the answer to an action waits for its end; a start or stop that takes longer continues. Even
+/// twice this time is shorter than the time limit of most proxies.
 const ACTION_TIMEOUT: Duration = Duration::from_secs(25);
 
 const ACTIONS: [&str; 4] = ["start", "restart", "drain", "stop"];
@@ -103,7 +103,10 @@ fn clients(viewer: &Viewer, info: &KernelInfoResult) -> Markup {
         @for client in &info.clients {
             @let name = client.agent.as_deref().or(client.subject.as_deref());
             tr {
-                td { (plain(name.unwrap_or("-"))) }
+                td {
+                    (plain(name.unwrap_or("-")))
+                    @if let Some(tenant) = &client.tenant { div.dim { (plain(tenant)) } }
+                }
                 td { (if client.operator { texts.operator } else { texts.agent }) }
                 td { (plain(client.transport.as_deref().unwrap_or("-"))) }
                 td.time { @if let Some(since) = &client.since { (times::moment(since.as_str())) } }

@@ -40,7 +40,7 @@ impl Story<'_> {
     /// Returns the steps as a list in the order of time.
     pub(super) fn list(&self) -> Markup {
         let mut steps: Vec<Step> = self.events.iter().flat_map(|event| self.steps(event)).collect();
-        // A question can be recorded in the same millisecond in which its call arrives; the call is then shown first.
+        // A question can be recorded in the same millisecond as its call; the call is then shown first.
         steps.sort_by_key(|step| (step.at, step.name != self.viewer.texts.step_called));
         let waiting = self.waiting();
         html! {
@@ -94,8 +94,8 @@ impl Story<'_> {
         vec![Step { at, name: texts.step_called, what: who(event) }, asked]
     }
 
-    /// Returns the time at which a recorded call arrived: its end minus its duration, or the first record of its trace
-    /// if that is earlier, because the duration is in whole milliseconds.
+    /// Returns the time when a recorded call arrived: its end minus its duration, or the first record of its trace if
+    /// that is earlier, because the duration is in whole milliseconds.
     fn began(&self, event: &AuditEvent, ended: Option<SystemTime>) -> Option<SystemTime> {
         let lasted = Duration::from_millis(detail(event, "duration_ms").unwrap_or_default());
         let began = ended.and_then(|end| end.checked_sub(lasted));
@@ -212,8 +212,8 @@ impl Story<'_> {
         })
     }
 
-    /// Returns the arguments of the call, if its record has them. Otherwise returns their names, and the setting with
-    /// which the audit log keeps the arguments of later calls.
+    /// Returns the arguments of the call, if its record has them. Otherwise returns their names, and the setting that
+    /// makes the audit log keep the arguments of later calls.
     pub(super) fn arguments(&self) -> Markup {
         let texts = self.viewer.texts;
         let calls = [EventType::ToolExecuted, EventType::ToolBlocked];

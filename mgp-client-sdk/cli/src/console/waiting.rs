@@ -12,7 +12,7 @@ use mgp_types::mgp::{
 use super::operator::Viewer;
 use super::questions::whole_approval;
 
-/// The maximum number of questions of one page that are read completely.
+/// The maximum number of questions of one page to read completely.
 const MAX_COMPLETE: usize = 32;
 
 /// A question about a call, a server or permissions.

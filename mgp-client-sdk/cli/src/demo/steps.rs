@@ -1,4 +1,4 @@
-//! The steps of `mgp demo`, in the order in which they run.
+//! The steps of `mgp demo`, in the order they run.
 
 use std::time::Duration;
 
@@ -234,7 +234,6 @@ async fn the_record(kernel: &mut DemoKernel) -> StepResult {
     ))
 }
 
-/// Waits until the kernel has indexed a tool of a server.
 async fn wait_for_tool(kernel: &DemoKernel, server: &str, tool: &str) -> Result<(), String> {
     let known = timeout(TIMEOUT, async {
         while kernel.kernel.index().get(server, tool).is_none() {

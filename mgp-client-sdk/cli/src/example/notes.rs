@@ -18,7 +18,7 @@ impl Notes {
     #[tool(inline, idempotent, security(risk = "safe", reversible))]
     fn keep(
         &self,
-        /// The title by which the note is found.
+        /// The title that identifies the note.
         title: String,
         /// The text of the note.
         text: String,

@@ -1,6 +1,6 @@
 //! Asks running kernels for their consent before a command changes a configuration file or a host's file.
 //!
-//! A command line can name any state folder, so kernels of other state folders that use the file are asked, too.
+//! A command line can name any state folder, so kernels of other state folders that use the file are also asked.
 
 use std::path::Path;
 
@@ -55,7 +55,7 @@ mod others {
     use crate::socket_hello::{Hello, HelloReply};
     use crate::{control, lock, prompt, socket, state};
 
-    /// The maximum size of the socket table that is read.
+    /// The maximum size, in bytes, of the table of sockets that a command reads.
     const MAX_TABLE_BYTES: u64 = 64 << 20;
 
     /// The maximum number of running kernels that a command asks for their consent.
@@ -102,8 +102,8 @@ mod others {
         )))
     }
 
-    /// Returns the passphrase for the kernel at a socket. Any program can listen at a socket with this name, so the
-    /// passphrase is sent only if the folder of the socket has a hash of it.
+    /// Returns the passphrase for the kernel at a socket. Any program can listen at such a socket, so the passphrase is
+    /// sent only if the folder of the socket contains its hash.
     fn passphrase(socket: &Path) -> CliResult<String> {
         let shown = socket.display();
         let file = PassphraseFile::in_folder(socket.parent().unwrap_or(socket));

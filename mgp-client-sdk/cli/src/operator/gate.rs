@@ -16,13 +16,13 @@ use crate::commands::connect::is_connected;
 use crate::peer::{Hosts, Peer, Place};
 use crate::socket_hello::{Hello, HelloReply, HelloRole};
 
-/// The name under which the audit log records a refused connection of an operator or an agent.
+/// The name of a refused connection of an operator or an agent in the audit log.
 const ATTEMPT: &str = "operator.connect";
 
 /// The number of wrong passphrases in a row that cause no waiting time.
 const FREE_ATTEMPTS: u32 = 2;
 
-/// The times for which passphrases are refused after further wrong ones; each is longer than the one before.
+/// The periods during which passphrases are refused after repeated wrong ones; each is longer than the one before.
 const ATTEMPT_DELAYS: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_mins(5));
 
 /// An accepted process at the local socket, with its principal.

@@ -20,5 +20,4 @@ const SERVER_REMEDY: &str = "only a process that no server started can be an ope
 const TERMINAL_REMEDY: &str =
     "changes need a terminal (`operator.proof = \"terminal\"`); run it in the foreground of one";
 
-/// The remedy if changes need the passphrase, but none is set.
 const PASSPHRASE_REMEDY: &str = "changes need the passphrase (`operator.proof = \"passphrase\"`), but none is set; run `mgp operator passphrase set`";

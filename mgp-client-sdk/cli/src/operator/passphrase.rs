@@ -26,7 +26,6 @@ const MEMORY_KIB: u32 = 19 * 1024;
 
 const PASSES: u32 = 2;
 
-/// The file that stores the hash of the passphrase.
 #[derive(Clone, Debug)]
 pub(crate) struct PassphraseFile(PrivateFile);
 

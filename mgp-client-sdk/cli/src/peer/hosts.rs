@@ -13,7 +13,7 @@ use super::table::{ProcessTable, lives};
 /// Upper limit of known hosts that still run; beyond it, further shims are refused.
 const MAX_HOSTS: usize = 1024;
 
-/// The thread name by which keeper processes are recognized.
+/// The thread name that identifies keeper processes.
 const KEEPER_NAME: &str = "mgp-keeper";
 
 /// Shells, which start programs for a person or a host. A shell that leads a terminal does not count as a host.
@@ -130,7 +130,7 @@ impl HostTable {
         Ok(())
     }
 
-    /// Refuses an agent name that differs from the name with which the host of this process was started.
+    /// Refuses an agent name that differs from the name that the host of this process was started with.
     fn check_name(
         &self,
         chain: &[ProcessStat],

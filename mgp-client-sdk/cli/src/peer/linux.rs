@@ -147,7 +147,6 @@ fn process_of(chain: &[ProcessStat]) -> PeerProcess {
     process
 }
 
-/// Returns whether the process behind a pidfd has ended.
 fn has_ended(process: &impl AsFd) -> bool {
     let mut polled = [PollFd::new(process, PollFlags::IN)];
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };

@@ -14,13 +14,11 @@ const ATTEMPTS: usize = 8;
 pub(crate) trait ProcessTable {
     fn stat(&self, pid: i32) -> Option<ProcessStat>;
 
-    /// Returns the path of the program that a process runs.
     fn program(&self, pid: i32) -> Option<PathBuf>;
 
     /// Returns the name of the pipe or socket that is the standard input of a process.
     fn input(&self, pid: i32) -> Option<PathBuf>;
 
-    /// Returns the control groups of a process.
     fn control_groups(&self, pid: i32) -> Option<String>;
 }
 
@@ -108,7 +106,6 @@ pub(crate) mod fake {
     }
 
     impl FakeTable {
-        /// Adds a process and its program.
         pub(crate) fn with(mut self, stat: ProcessStat, program: &str) -> Self {
             self.programs.insert(stat.id.pid, program.into());
             self.groups.insert(stat.id.pid, "one".to_owned());

@@ -21,7 +21,7 @@ pub(super) struct EventSubscriptions {
 }
 
 struct Subscription {
-    /// The params of the request with which the host subscribed.
+    /// The params of the host's subscription request.
     params: Value,
     /// The sequence number of the last event that the host received.
     last: u64,

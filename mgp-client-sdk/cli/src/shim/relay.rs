@@ -43,8 +43,8 @@ struct State {
     /// `true` while the thread that reads from the host waits for a kernel and has lines that are not yet recorded in
     /// `session`.
     has_unrecorded: bool,
-    /// `true` if no kernel can be started. The thread that reads from the host then records its lines in `session` at
-    /// once, so that their requests can be answered with an error.
+    /// `true` if no kernel can be started. The thread that reads from the host then passes its lines to `session` at
+    /// once, so that their requests are answered with an error.
     is_refusing: bool,
     has_host_left: bool,
     /// `true` while lines of the host are being sent to the kernel.

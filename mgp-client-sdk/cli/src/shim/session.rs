@@ -28,15 +28,15 @@ use crate::socket_hello::{HOLDING, LEAVING, REPEAT};
 const MAX_PARSED_BYTES: usize = 64 * 1024;
 const CUT_BYTES: usize = 1024;
 
-/// The maximum number of remembered requests of the host, the same of requests of the kernel to the host ("questions"),
-/// and the same of subscriptions.
+/// The maximum number of remembered requests of the host. The same limit applies to requests of the kernel to the host
+/// ("questions"), and to subscriptions.
 pub(super) const MAX_REMEMBERED: usize = 4096;
 
-/// The prefix of the ids that the shim creates, for the requests that it repeats and for the questions (requests to the
-/// host) of later kernels.
+/// The prefix of the ids that the shim creates: for requests that it repeats, and for questions (requests to the host)
+/// of later kernels.
 const PREFIX: &str = "mgp-shim";
 
-/// The way in which a line is forwarded to the other side.
+/// The way a line is forwarded to the other side.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Forward {
     AsReceived,
@@ -280,8 +280,8 @@ impl Session {
         if self.generation == 0 { Forward::AsReceived } else { Forward::Rewritten(line()) }
     }
 
-    /// Returns the id under which the host receives a question of the kernel. Each kernel counts from 1, so questions
-    /// of later kernels get an id with a prefix.
+    /// Returns the id of a question of the kernel as the host receives it. Each kernel counts from 1, so questions of
+    /// later kernels get an id with a prefix.
     fn shown_id(&self, id: &Id) -> Id {
         match (self.generation, json!(id)) {
             (0, _) => id.clone(),

@@ -42,7 +42,7 @@ const MAX_FILE_BYTES: u64 = 1024;
 /// Connects to the kernel whose address is in the file at this path.
 pub(crate) fn connect(path: &Path) -> io::Result<Stream> {
     let Place { address, key } = Place::read(path)?;
-    // Windows tries for seconds to connect to a port at which no program listens, so limit the time.
+    // If no program listens at the port, Windows tries to connect for seconds, so limit the time.
     let connected = Stream::connect_timeout(&address, CONNECT_TIMEOUT);
     let mut stream = connected.map_err(|_| io::Error::from(ErrorKind::ConnectionRefused))?;
     stream.set_nodelay(true)?;
@@ -153,7 +153,7 @@ impl Key {
     }
 }
 
-/// The content of the file: the address at which a kernel listens, and its key.
+/// The content of the file: a kernel's address, and its key.
 struct Place {
     address: SocketAddr,
     key: Key,

@@ -170,7 +170,38 @@ fn filters_that_match_nothing_and_a_folder_without_records_are_explained() {
     for name in ["state.db", "state.db-wal", "state.db-shm"] {
         let _ = fs::remove_file(home.path(".local/state/mgp").join(name));
     }
-    home.fail(1, &["audit", "verify"], "has an audit log but no `state.db`");
+    for _ in 0..2 {
+        home.fail(1, &["audit", "verify"], "state.db` is missing");
+        let (report, _) = home.any_json("doctor", &["doctor", "--no-start"]);
+        assert!(report.to_string().contains("state.db` is missing"), "{report}");
+    }
+}
+
+#[test]
+fn an_older_state_is_noticed_before_and_after_a_kernel_starts() {
+    let home = Home::new();
+    let grant = |agent: &str| home.succeed(&["access", "grant", agent, "bench", "--force"]);
+    grant("first");
+    let files = ["state.db", "state.db-wal", "state.db-shm"];
+    let files = files.map(|name| home.path(".local/state/mgp").join(name));
+    let older = files.each_ref().map(|file| fs::read(file).ok());
+    grant("second");
+    grant("third");
+    for (file, bytes) in files.iter().zip(older) {
+        match bytes {
+            Some(bytes) => fs::write(file, bytes).unwrap(),
+            None => drop(fs::remove_file(file)),
+        }
+    }
+    for _ in 0..2 {
+        home.fail(1, &["audit", "verify"], "the state lost 2 of the changes");
+        let report = home.json("doctor", &["doctor", "--no-start"]);
+        assert!(report.to_string().contains("the state lost 2 of the changes"), "{report}");
+    }
+    // This command opens the log, which records the loss.
+    let shown = home.succeed(&["audit", "query", "--type", "changes_lost"]);
+    assert!(shown.contains("2 changes"), "{shown}");
+    home.succeed(&["audit", "verify"]);
 }
 
 #[cfg(unix)]
@@ -182,4 +213,16 @@ fn status_shows_that_the_file_of_the_log_was_removed() {
     fs::remove_file(home.path(".local/state/mgp/audit/audit.0000000000000001.jsonl")).unwrap();
     let shown = home.succeed(&["status"]);
     assert!(shown.contains("the file of the audit log was removed"), "{shown}");
+}
+
+#[cfg(unix)]
+#[test]
+fn status_and_doctor_show_that_the_database_was_removed() {
+    let kernel = crate::kernel::Kernel::new("");
+    let home = &kernel.home;
+    fs::remove_file(home.path(".local/state/mgp/state.db")).unwrap();
+    until_blocking("the kernel notices it", || {
+        home.succeed(&["status"]).contains("`state.db` was removed or replaced")
+    });
+    home.fail(1, &["doctor", "--no-start"], "1 check failed");
 }

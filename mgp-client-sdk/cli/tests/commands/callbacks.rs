@@ -60,3 +60,22 @@ fn an_operator_answers_confirms_and_dismisses() {
     assert!(!output.status.success(), "{output:?}");
     home.fail(1, &["callbacks", "dismiss", "gone"], "no question `gone` is open");
 }
+
+/// Regression test: the command failed because the server “is not running”, although it restarts when its calls end.
+#[test]
+fn a_restart_whose_time_ends_while_a_call_runs_goes_on_by_itself() {
+    let kernel = asking();
+    let home = &kernel.home;
+    let process = kernel.server("files")["pid"].clone();
+    let mut call = home.command(&["tools", "call", "files.clean"]);
+    let call = call.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let open = opened(home, "Delete files of which age?");
+    let done = home.json("done", &["servers", "restart", "files", "--timeout", "1s"]);
+    assert_eq!(done["status"], "draining", "{done}");
+    home.silent(&["callbacks", "dismiss", open["id"].as_str().unwrap()]);
+    call.wait_with_output().unwrap();
+    until_blocking("the server has restarted", || {
+        let server = kernel.server("files");
+        server["status"] == "connected" && server["pid"] != process
+    });
+}

@@ -480,7 +480,7 @@ fn each_host_starts_mgp_instead_of_its_own_server_and_gets_its_file_back() {
 #[test]
 fn undo_takes_changes_back_one_by_one_and_refuses_to_lose_those_of_others() {
     let home = Home::new();
-    home.fail(1, &["undo"], "has changed no host's file");
+    home.fail(1, &["undo"], "no host's file to restore");
     let before = "{ \"mcpServers\": {\"own\": {\"command\": \"own\"}} }";
     let cursor = home.write(".cursor/mcp.json", before);
     let connect = |host| home.succeed(&["connect", host, "--interactive", "no", "--no-grant"]);
@@ -524,7 +524,7 @@ fn undo_takes_changes_back_one_by_one_and_refuses_to_lose_those_of_others() {
     home.succeed(&["undo"]);
     assert_eq!(fs::read_to_string(&cursor).unwrap(), before, "byte for byte");
     fs::write(&cursor, "{}").unwrap();
-    home.fail(1, &["undo"], "has changed no host's file");
+    home.fail(1, &["undo"], "no host's file to restore");
 }
 
 #[test]

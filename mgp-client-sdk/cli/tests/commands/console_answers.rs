@@ -89,7 +89,7 @@ fn the_search_begins_with_an_agent_that_has_access_and_says_why_another_finds_no
     let page = browser.get("/search?query=add&agent=default").text();
     assert!(page.contains("`default` has access to no server."), "{page}");
     let page = browser.get("/search?query=add&agent=nemo").text();
-    assert!(page.contains("No agent of the name `nemo` is known"), "{page}");
+    assert!(page.contains("No agent with the name `nemo` is known"), "{page}");
     let why = browser.get("/access?agent=default&tool=bench.echo").text();
     assert!(why.contains("/access?for=default&server=bench&name=echo#grant"), "{why}");
 }
@@ -195,7 +195,7 @@ fn an_approval_of_a_call_that_is_refused_now_says_so() {
     assert!(inbox.contains("`default` may call `desk.echo` with any arguments"), "{inbox}");
     assert!(inbox.contains("every call of `desk.echo` by `default` is refused"), "{inbox}");
     assert!(!inbox.contains("would be refused now"), "{inbox}");
-    assert!(inbox.contains("The words of the server about its tool:"), "{inbox}");
+    assert!(inbox.contains("How the server describes its tool:"), "{inbox}");
     let entry = [("agent", "default"), ("server", "desk"), ("tool", "echo"), ("answer", "deny")];
     browser.done("/access/grant", &entry);
     let inbox = browser.get("").text();

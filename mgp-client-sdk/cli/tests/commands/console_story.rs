@@ -354,7 +354,7 @@ fn a_form_that_fails_comes_back_filled_in_with_the_reason_at_its_field() {
     let stale = [&[("token", "0")], &entered(&("", ""))[..]].concat();
     let answer = browser.post_with("/access/grant", &stale, &origin);
     assert_eq!(answer.status, 403);
-    assert!(answer.text().contains("This form was of an earlier session"), "{}", answer.body);
+    assert!(answer.text().contains("This form is from an earlier session"), "{}", answer.body);
     assert!(answer.body.contains("value=\"to &quot;count&quot;\""), "{}", answer.body);
     assert!(answer.body.contains(&format!("value=\"{}\"", browser.token)));
     let entry = home.json("access-query", &["access", "query", "default", "bench"]);

@@ -72,7 +72,7 @@ fn lines_of_an_earlier_kernel_are_named_as_such() {
     home.silent(&["stop"]);
     kernel.wait().unwrap();
     assert!(shown.out.contains("an earlier kernel"), "{shown:?}");
-    assert!(shown.err.contains("these lines are of an earlier kernel"), "{shown:?}");
+    assert!(shown.err.contains("these lines are from an earlier kernel"), "{shown:?}");
     assert!(home.run(&["logs"]).err.is_empty());
 }
 

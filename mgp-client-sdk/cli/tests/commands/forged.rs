@@ -3,10 +3,11 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::process::Command;
 
 use mgp_testkit::until_blocking;
 use mgp_types::Payload;
-use mgp_types::store::{Change, Db, Store as _};
+use mgp_types::store::{Change, Db, Store as _, StoreError, sql};
 use serde_json::{Value, json};
 
 use crate::kernel::Kernel;
@@ -159,6 +160,12 @@ fn a_state_with_which_no_kernel_starts_is_found() {
     let damaged = || Payload::from_trusted("{}");
     commit(&home, Change::new().put("kernel.usage", "day/ada", damaged()));
     fails("state", "`day/ada` in `kernel.usage` is damaged");
+    for space in ["transactions", "audit.forward"] {
+        commit(&home, Change::new().put(space, "bad", damaged()));
+        fails("state", &format!("`bad` in `{space}` is damaged"));
+    }
+    drop_table(&home, "toolindex_words");
+    fails("state", "the tool index is damaged");
     commit(&home, Change::new().put("access", "ada", damaged()));
     fails("state", "`ada` in `access` is damaged");
     home.fail(1, &["audit", "query"], "`ada` in `access` is damaged");
@@ -172,11 +179,76 @@ fn a_state_with_which_no_kernel_starts_is_found() {
     home.fail(1, &["audit", "query"], "restore it from a back-up");
 }
 
+#[test]
+fn files_that_are_no_plain_files_and_a_damaged_head_have_a_remedy() {
+    let home = Home::new();
+    home.succeed(&["access", "grant", "ada", "bench", "--force"]);
+    let reported = |expected: &str| {
+        let (report, _) = home.any_json("doctor", &["doctor", "--no-start"]);
+        assert!(report.to_string().contains(expected), "{expected}: {report}");
+    };
+    fs::write(home.path(".local/state/mgp/digest.key"), [b'x'; 200]).unwrap();
+    reported("restore it from a back-up, or move it away");
+    for (folder, file) in [
+        (".local/state/mgp", "kernel.lock"),
+        (".local/state/mgp", "start.lock"),
+        (".local/state/mgp", "digest.key"),
+        (".config/mgp", "mgp.lock"),
+    ] {
+        let path = pipe(&home, &format!("{folder}/{file}"));
+        reported(&format!("{file}` is not a "));
+        fs::remove_file(path).unwrap();
+    }
+    commit(&home, Change::new().put("audit", "audit", Payload::from_trusted("{}")));
+    reported(
+        "restore `state.db` and `state.db-wal` from a back-up; without one, keep the log as evidence",
+    );
+}
+
+/// Regression test: these commands waited for a process that writes into the pipe.
+#[test]
+fn a_pipe_in_place_of_a_file_is_refused() {
+    let home = Home::new();
+    home.succeed(&["access", "grant", "ada", "bench", "--force"]);
+    for name in ["service", "kernel.files", "kernel.log"] {
+        pipe(&home, &format!(".local/state/mgp/{name}"));
+    }
+    let expected = "it is a pipe; move it away";
+    home.fail(1, &["servers", "ls"], expected);
+    home.fail(1, &["logs"], expected);
+    pipe(&home, ".config/mgp/servers.toml");
+    home.fail(1, &["servers", "add", "x", "--no-grant", "--", "y"], expected);
+    pipe(&home, "work/desk.mcpb");
+    home.fail(1, &["servers", "add", "desk.mcpb", "--yes"], expected);
+}
+
+/// Creates a pipe in place of a file, and returns its path.
+fn pipe(home: &Home, name: &str) -> PathBuf {
+    let path = home.path(name);
+    let _ = fs::remove_file(&path);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+    path
+}
+
 fn commit(home: &Home, change: Change) {
+    with_db(home, async move |db: &Db| {
+        db.commit(change).await.unwrap();
+    });
+}
+
+fn drop_table(home: &Home, table: &'static str) {
+    let drop_it = move |conn: &sql::Connection| -> Result<(), StoreError> {
+        Ok(conn.execute_batch(&format!("DROP TABLE {table}"))?)
+    };
+    with_db(home, async move |db: &Db| db.write(drop_it).await.unwrap());
+}
+
+fn with_db(home: &Home, change: impl AsyncFnOnce(&Db)) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let db = Db::open(home.path(".local/state/mgp/state.db")).await.unwrap();
-        db.commit(change).await.unwrap();
+        change(&db).await;
         db.close().await;
     });
 }

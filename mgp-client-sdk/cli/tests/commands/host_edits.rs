@@ -86,7 +86,7 @@ fn disconnect_reports_an_edited_entry_of_mgp_and_keeps_one_of_another_program() 
     for entry in [json!({ "command": "mine" }), json!({ "command": "mine", "args": "x" })] {
         let (now, differs, _) = edited(&|own| *own = entry.clone());
         assert!(differs.contains("stays as it is") && !differs.contains(changed), "{differs}");
-        assert!(differs.contains("` has it as it was"), "{differs}");
+        assert!(differs.contains("` has the earlier one"), "{differs}");
         assert_eq!(read(), now);
     }
 }
@@ -189,7 +189,7 @@ fn undo_restores_the_hosts_that_it_can_and_names_the_others() {
     home.fail(1, &["undo"], &changed);
     home.succeed(&["undo", "--force"]);
     assert_eq!(fs::read_to_string(&cursor).unwrap(), before.to_string());
-    home.fail(1, &["undo"], "has changed no host's file");
+    home.fail(1, &["undo"], "no host's file to restore");
 
     // Only the file whose entry of mgp was edited loses later changes.
     setup();
@@ -227,7 +227,7 @@ fn a_hosts_file_is_written_only_after_the_records_that_restore_it() {
     fs::write(&file, &before).unwrap();
     home.succeed(&["undo"]);
     assert_eq!(text(), before);
-    home.fail(1, &["undo"], "has changed no host's file");
+    home.fail(1, &["undo"], "no host's file to restore");
 }
 
 #[cfg(unix)]

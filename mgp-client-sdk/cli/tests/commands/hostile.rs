@@ -440,7 +440,7 @@ fn a_removed_server_leaves_nothing_to_a_later_one_of_its_id() {
         home.run(&["access", "grant", "default", "fs", "--force"]);
         assert_eq!((&matrix()["servers"], &matrix()["left"]), (&json!(["fs"]), &json!(["fs"])));
         let shown = home.succeed(&["access", "matrix", "--config", &config]);
-        assert!(shown.contains("there is no server `fs`: a later one"), "{shown}");
+        assert!(shown.contains("there is no server `fs`, but a later server"), "{shown}");
         home.write("work/mgp.toml", "[[servers]]\nid = 'fs'\ncommand = 'evil'\n");
         let trusted = home.run(&["trust"]);
         assert!(

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use mgp_discovery::SecretFile;
 use mgp_testkit::until_blocking;
 
+use crate::hostile::stub;
 use crate::kernel::Kernel;
 use crate::program::program;
 use crate::world::Home;
@@ -319,4 +320,21 @@ fn a_server_with_the_id_of_a_removed_one_in_another_spelling_has_a_remedy() {
     home.succeed(&["servers", "restart", "web-search"]);
     until_blocking("the tools are listed", || has("web-search"));
     home.fail(2, &["servers", "rm", "web_search"], "there is no server `web_search`");
+}
+
+#[test]
+fn a_tool_whose_id_is_that_of_another_tool_is_not_approved_by_its_id() {
+    let home = Home::new();
+    let servers = [("a.b", "c"), ("a", "b.c")].map(|(id, tool)| {
+        let tools = json!([{"name": tool, "inputSchema": {"type": "object"}}]);
+        stub(&home, id, &tools, &json!({"content": []}))
+    });
+    let file = home.write("c.toml", &servers.concat());
+    let kernel = Kernel::on(home, Some(&file));
+    let home = &kernel.home;
+    let remedy = "tools of `a` and `a.b` have the same id; give one of these servers another id";
+    until_blocking("both tools are listed", || {
+        home.succeed(&["tools", "ls", "a", "--waiting"]).contains(remedy)
+    });
+    home.fail(1, &["tools", "approve", "a.b.c", "--yes"], remedy);
 }

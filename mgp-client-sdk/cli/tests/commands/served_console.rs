@@ -222,6 +222,24 @@ fn only_operators_of_the_kernel_log_in_from_elsewhere() {
     );
 }
 
+/// Regression test: the first page after that was an error, 502.
+#[test]
+fn a_page_asks_for_a_login_as_soon_as_its_key_was_revoked() {
+    let home = &Home::new();
+    let (id, admin) = key(home, &["ada", "--admin"]);
+    let (mut browser, _) = served(home, "");
+    browser.log_in(&[("key", &admin)]);
+    assert_eq!(browser.get("/servers").status, 200);
+    home.succeed(&["keys", "revoke", &id]);
+    let mut page = (200, String::new());
+    until_blocking("the kernel knows that it was revoked", || {
+        let answer = browser.get("/servers");
+        page = (answer.status, answer.body);
+        page.0 != 200
+    });
+    assert!(page.0 == 401 && page.1.contains("name=\"key\""), "{page:?}");
+}
+
 #[test]
 fn the_address_of_the_console_may_end_with_a_slash() {
     let home = &Home::new();

@@ -472,10 +472,12 @@ fn files_of_continue_that_mgp_does_not_read_are_named() {
     home.write(".continue/mcpServers/copied.json", r#"{"command": "own"}"#);
     home.write(".continue/mcpServers/notes.json", "{}");
     home.write(".continue/mcpServers/notes.md", "command");
+    fs::write(home.path(".continue/mcpServers/bad.yaml"), [0xff]).unwrap();
     let warning = "mgp does not read copied.json, other.yaml in `";
     for arguments in [&["setup", "continue", "--dry-run"][..], &["import", "continue"]] {
         let shown = home.run(arguments);
         assert_eq!(shown.err.matches(warning).count(), 1, "{arguments:?}: {shown:?}");
+        assert!(shown.err.contains("mgp cannot read bad.yaml in `"), "{arguments:?}: {shown:?}");
     }
     let report = home.run(&["doctor", "--no-start"]);
     assert!(report.out.contains("mgp does not read copied.json, other.yaml"), "{report:?}");

@@ -123,7 +123,7 @@ async fn a_registration_is_listed_without_a_kernel_but_not_decided() {
         let output = world.command(&["approvals", answer, id]).output().unwrap();
         let error = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(3), "{answer}: {error}");
-        assert!(error.contains("`mgp approvals watch` starts one"), "{answer}: {error}");
+        assert!(error.contains("`mgp approvals watch` starts a kernel"), "{answer}: {error}");
     }
     assert_eq!(world.json(&["approvals", "ls"]), listed);
 }

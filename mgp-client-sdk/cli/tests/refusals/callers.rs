@@ -125,6 +125,28 @@ async fn a_key_of_another_tenant_is_shown_with_it() {
     assert!(!noted.contains("is known yet"), "{noted}");
 }
 
+/// Regression test: the refusal sent the agent to the console, which decides nothing about other tenants, and no list
+/// of callers named their tenants.
+#[tokio::test]
+async fn an_agent_of_another_tenant_is_shown_with_it_and_sent_to_its_operators() {
+    let world = World::new(&format!(
+        "[kernel]\napproval_timeout = \"50ms\"\n{NOTES}risk = {{ \"notes.keep\" = \"dangerous\" }}\n"
+    ));
+    let serving = Serving::new(&world).await;
+    let made = world.json(&["keys", "add", "ada", "--tenant", "acme"]);
+    let ada = serving.comes(made["key"].as_str().unwrap()).await;
+    let kept = ada.call("notes.keep").arg("title", "a").arg("text", "b").await;
+    let refused = kept.unwrap_err().to_string();
+    assert!(refused.contains("ask an operator of the tenant `acme` to decide it"), "{refused}");
+    let clients = world.json(&["status"])["clients"].take();
+    let is_ada = |one: &Value| one["agent"] == "ada" && one["tenant"] == "acme";
+    assert!(clients.as_array().unwrap().iter().any(is_ada), "{clients}");
+    for command in [&["status"][..], &["sessions"], &["audit", "query", "--agent", "ada"]] {
+        let shown = || String::from_utf8(world.command(command).output().unwrap().stdout).unwrap();
+        until("it shows the tenant", async || shown().contains("ada of acme")).await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rollback_does_not_run_with_a_revoked_key() {
     // The tool `notes.keep` must not be `safe`, because a tool that only reads needs no compensation.

@@ -39,7 +39,7 @@ fn reload_entry(world: &World, keys: &str, more: &str) -> String {
 
 /// Fails unless a reload named the key, and `mgp status` shows it until the kernel is started again.
 fn waits_for_a_restart(world: &World, reloaded: &str, key: &str) {
-    let what = format!("`{key}` applies from the next start of the kernel on");
+    let what = format!("`{key}` takes effect at the next start of the kernel");
     assert!(reloaded.contains(&what), "{reloaded}");
     let status = world.operator().ask("mgp/kernel/info", &json!({})).unwrap().to_string();
     assert!(status.contains(&what), "{status}");
@@ -52,7 +52,7 @@ fn restarted(world: &World, mut host: Host) -> Host {
     let mut host = agent(world, "ann");
     works(&mut host);
     let status = world.operator().ask("mgp/kernel/info", &json!({})).unwrap().to_string();
-    assert!(!status.contains("applies from the next start"), "{status}");
+    assert!(!status.contains("takes effect at the next start"), "{status}");
     host
 }
 
@@ -399,7 +399,7 @@ fn a_change_of_the_references_is_logged_and_waits_for_a_restart() {
     works(&mut ann);
     // No command applies the file here: the kernel finds the change by itself.
     configure(&world, "[kernel.references]\nenabled = true\n");
-    let named = "`kernel.references` applies from the next start";
+    let named = "`kernel.references` takes effect at the next start";
     within(|| read(&world.state().join("kernel.log")).contains(named).then_some(()));
     waits_for_a_restart(&world, &apply(&world), "kernel.references");
     let address = || read(&world.folder.join("env")).contains("MGP_REFERENCES=http://127.0.0.1:");

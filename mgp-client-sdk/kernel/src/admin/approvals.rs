@@ -1,4 +1,4 @@
-//! Methods by which operators list and answer everything that waits for their decision (MGP §3.4, §4.4, §15.4).
+//! Methods for operators to list and answer everything that waits for their decision (MGP §3.4, §4.4, §15.4).
 //!
 //! Calls and permissions wait in the inbox. Registrations wait elsewhere; a waiting registration has its fingerprint as
 //! its id.
@@ -106,7 +106,7 @@ pub(super) async fn deny(
     Ok(Decision::new(request.to_listed(false)))
 }
 
-/// Returns an error if the operator saw a waiting registration in another state than `open`.
+/// Returns an error if the operator saw a waiting registration in a state other than `open`.
 fn check_expected(params: &Params) -> Result<(), RpcError> {
     match params.expected.as_deref() {
         None | Some("open") => Ok(()),
@@ -126,8 +126,8 @@ fn inbox(kernel: &Kernel) -> Result<&Inbox, RpcError> {
     inbox.ok_or_else(|| RpcError::internal("this kernel has no inbox of approvals"))
 }
 
-/// Returns the registrations that wait for an operator. All tenants share the servers, so an operator of any other
-/// tenant than `local` gets an empty list.
+/// Returns the registrations that wait for an operator. All tenants share the servers, so an operator of any tenant
+/// other than `local` gets an empty list.
 async fn registrations(
     kernel: &Kernel,
     cx: &Context,
@@ -196,7 +196,7 @@ async fn record_reason(
     recorded.map_err(|error| Refusal::Unaudited(error).into())
 }
 
-/// Returns the description of the registration about which the operator has just decided, with its new state.
+/// Returns the description of the registration that the operator has just decided about, with its new state.
 fn decided(
     cx: &Context,
     waiting: &PendingRegistration,

@@ -136,8 +136,8 @@ fn apply_answer(
     }
 }
 
-/// Finds a tool by the name under which the agent sees it. Otherwise finds it by its callable name, its id or its
-/// server's own name for it, even if no agent sees the tool.
+/// Finds a tool by its name as the agent sees it. Otherwise finds it by its callable name, its id or its server's own
+/// name for it, even if no agent sees the tool.
 fn find_tool(
     kernel: &Kernel,
     caller: &Context,
@@ -254,8 +254,8 @@ fn result_of(
     result
 }
 
-/// Returns the findings because of which a tool's definition is refused, e.g. the places that differ from the lock
-/// file, and the remedy. Returns `None` if the definition is not refused.
+/// Returns the findings that cause a tool's definition to be refused, e.g. the places that differ from the lock file,
+/// and the remedy. Returns `None` if the definition is not refused.
 fn refused_definition(governance: &Governance, server: &ServerId, tool: &str) -> Option<String> {
     let definitions = governance.definitions();
     let DefinitionState::Refused(findings) = definitions.state(Some(server), tool) else {
@@ -271,7 +271,7 @@ fn refused_definition(governance: &Governance, server: &ServerId, tool: &str) ->
     Some(format!("; {}", parts.join("; ")))
 }
 
-/// Describes why a call must be confirmed, and with which commands an operator also confirms later calls.
+/// Describes why a call must be confirmed, and the commands that let an operator also confirm later calls.
 fn confirmation_words(
     governance: &Governance,
     verdict: &CallVerdict,

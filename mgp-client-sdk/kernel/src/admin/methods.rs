@@ -47,7 +47,6 @@ impl OperatorMethods {
     }
 }
 
-/// Returns the server with the id that an operator gave.
 pub(super) fn find_server(kernel: &Kernel, id: &str) -> Result<Arc<ManagedServer>, RpcError> {
     kernel.0.fleet.get(id).ok_or_else(|| {
         let message = if is_disabled(kernel, id) {

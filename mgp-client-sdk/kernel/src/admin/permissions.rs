@@ -1,5 +1,5 @@
-//! Methods by which an operator decides about permissions of servers, including permissions that no server has
-//! requested (MGP §3).
+//! Methods for an operator to decide about permissions of servers, including permissions that no server has requested
+//! (MGP §3).
 
 use mgp_security::{Approval, CallApproval, CallApprovals, PermissionChange};
 use mgp_types::mgp::{
@@ -123,7 +123,7 @@ async fn take_back(
         Remaining::Nothing => stored.reset(&cx.principal, change).await?,
     };
     let mut result = change_result(&taken);
-    // An answer to a question about permissions is in the inbox, and is stored as a decision, too; list it only once.
+    // An answer to a question about permissions is in the inbox, and is also stored as a decision; list it only once.
     let revoked = &result.permissions;
     unused.retain(|permission| !revoked.iter().any(|one| one.permission == *permission));
     result.permissions.extend(unused.into_iter().map(|permission| {
@@ -138,7 +138,7 @@ async fn take_back(
 
 /// Checks that an operator can revoke decisions about a server, which also disabled and removed servers may have.
 ///
-/// Any other id is an error, because it is most likely a typing error.
+/// Any other id is an error, because it is most likely a typo.
 async fn check_revocable(kernel: &Kernel, cx: &Context, id: &ServerId) -> Result<(), RpcError> {
     let Err(unknown) = find_server(kernel, id.as_str()) else { return Ok(()) };
     let (by, governance) = (&cx.principal, kernel.governance());
@@ -154,8 +154,8 @@ async fn check_revocable(kernel: &Kernel, cx: &Context, id: &ServerId) -> Result
     if has_calls { Ok(()) } else { Err(unknown) }
 }
 
-/// Refuses params with the member `expires_at`, the name by which results state when a decision expires. If the member
-/// was ignored like other unknown ones, the decision would be permanent.
+/// Refuses params with the member `expires_at`, which results use for the time when a decision expires. If the member
+/// were ignored like other unknown ones, the decision would be permanent.
 fn check_expiry(params: &Params) -> Result<(), RpcError> {
     if params.extra.get("expires_at").is_none_or(Payload::is_null) {
         return Ok(());

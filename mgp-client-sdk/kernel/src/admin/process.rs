@@ -48,6 +48,8 @@ pub(super) async fn info(
     let mut findings = kernel.0.config.findings();
     findings.extend(kernel.0.sinks.findings());
     findings.extend(audit_finding(&kernel));
+    let removed = || KernelFinding::new("error", STATE_REMOVED);
+    findings.extend(reachable.is_state_lost.then(removed));
     info.findings = findings.into();
     info.agents = kernel.0.config.agents();
     info.variables = named_variables(&kernel.0.config.config());
@@ -57,6 +59,7 @@ pub(super) async fn info(
         client.agent = agent(&connected.principal);
         let subject = connected.principal.subject();
         client.subject = (subject != Principal::local().subject()).then(|| subject.to_string());
+        client.tenant = tenant(&connected.principal);
         client.since = Some(connected.since);
         client.transport = Some(connected.transport.as_str().to_owned());
         client.last_seen = connected.last_seen;
@@ -66,8 +69,10 @@ pub(super) async fn info(
     Ok(info)
 }
 
-/// The finding if another program has removed the file to which the audit log writes.
 const LOG_REMOVED: &str = "the file of the audit log was removed, so what is recorded now is lost when the kernel stops; see `mgp audit verify`";
+
+/// The finding if another program has removed or replaced the database of the state.
+const STATE_REMOVED: &str = "`state.db` was removed or replaced, so access entries, permissions and approved definitions are lost when the kernel stops; run `mgp stop`, remove `state.db-wal` and `state.db-shm`, and restore `state.db` from a back-up together with its `state.db-wal`";
 
 fn audit_finding(kernel: &Kernel) -> Option<KernelFinding> {
     let removed = || kernel.governance().log()?.is_removed().then(|| LOG_REMOVED.to_owned());
@@ -158,6 +163,12 @@ fn agent(principal: &Principal) -> Option<String> {
     principal.as_agent().map(AgentId::to_string)
 }
 
+/// Returns the tenant of a client, unless it is the local one.
+fn tenant(principal: &Principal) -> Option<String> {
+    let tenant = principal.tenant();
+    (tenant != Principal::local().tenant()).then(|| tenant.to_string())
+}
+
 /// Returns the session of a caller: the tools that the caller has in its context.
 fn session(kernel: &Kernel, cx: &Context) -> Result<KernelSession, RpcError> {
     let parts = kernel.0.dispatcher.parts();
@@ -166,7 +177,7 @@ fn session(kernel: &Kernel, cx: &Context) -> Result<KernelSession, RpcError> {
     let view = parts.sessions.view(&cx.principal, session.as_ref(), kernel.index(), &caller);
     let tools = view.result(|tool| name_for(tool, kernel.index(), &caller));
     let mut session = KernelSession::new(view.total_tokens, view.max_tokens);
-    session.agent_id = agent(&cx.principal);
+    (session.agent_id, session.tenant) = (agent(&cx.principal), tenant(&cx.principal));
     (session.pinned, session.cached) = (tools.pinned, tools.cached);
     Ok(session)
 }

@@ -27,12 +27,11 @@ use crate::handle::Kernel;
 /// The agent for whose tools the tokens are counted if the params name no agent.
 const DEFAULT_AGENT: &str = "default";
 
-/// The maximum time by which the answer to the approval of a new server is delayed until the server has listed its
-/// tools.
+/// The maximum time that the answer to the approval of a new server waits until the server has listed its tools.
 const REVIEW_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The time for which the tables for counting tokens stay in memory after a request. The console requests the counts of
-/// one agent after the other, and each request needs these tables.
+/// The time that the tables for counting tokens stay in memory after a request. The console requests the counts of one
+/// agent after the other, and each request needs these tables.
 const COUNTER_DELAY: Duration = Duration::from_secs(2);
 
 /// The reason why no agent sees a tool whose definition is held.
@@ -374,13 +373,12 @@ fn refused_permission(kernel: &Kernel, cx: &Context, tool: &KernelTool) -> Optio
     Some(format!("{}: {}", refused.permission.as_str(), refused.why))
 }
 
-/// Returns the server's own name for a tool.
 fn own_name(tool: &KernelTool) -> &str {
     tool.tool_id.get(tool.server_id.len() + 1..).unwrap_or_default()
 }
 
-/// Returns what an operator must know about a definition: the findings, the worst first, and then the differences, so
-/// that a server cannot push a finding out of the list with harmless differences.
+/// Returns what an operator must know about a definition: first the findings, the worst first, then the differences. So
+/// a server cannot use harmless differences to push a finding out of the list.
 fn reasons(held: Option<&HeldDefinition>, findings: &[Finding], tool_id: &str) -> Vec<String> {
     let mut findings: Vec<&Finding> = findings.iter().collect();
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));

@@ -23,14 +23,14 @@ type Recheck = dyn Fn(&Call) -> Result<(), RpcError> + Send + Sync;
 pub(super) struct LimitedCall {
     agent: Option<Arc<Bound>>,
     server: Option<Arc<ServerBound>>,
-    /// The name under which the calls of the caller are counted.
+    /// The caller's name in the counts of calls.
     who: String,
     cost: CallCost,
-    /// `true` once the call was charged. The call is not charged again for a retry, in a later round, or when the
-    /// kernel repeats it with a legacy caller's answers to questions of the server.
+    /// `true` once the call was charged. It is not charged again for a retry, in a later round, or when the kernel
+    /// repeats it with a legacy caller's answers.
     is_charged: AtomicBool,
-    /// The round of the call, i.e. one of the requests with which its caller repeats it to answer questions. `None` if
-    /// the caller does not repeat the call.
+    /// The round of the call, i.e. one of the requests that its caller sends to answer questions. `None` if the caller
+    /// does not repeat the call.
     round: Option<Arc<Round>>,
 }
 
@@ -50,8 +50,8 @@ impl LimitedCall {
         counted(self.agent.as_deref(), self.server.as_ref(), &self.who)
     }
 
-    /// Returns the error with which a quota would refuse the call now. Returns `None` if all quotas allow the call, or
-    /// if it was charged already. Charges nothing.
+    /// Returns the error if a quota would refuse the call now. Returns `None` if all quotas allow the call, or if it
+    /// was charged already. Charges nothing.
     pub(super) fn refusal(&self, usage: &Usage) -> Option<RpcError> {
         if self.is_charged.load(Ordering::Relaxed) {
             return None;
@@ -93,8 +93,8 @@ struct DecidedLimits {
     usage: Usage,
     /// The function that decides again about a call that waited, because the first decision may be out of date.
     recheck: Arc<Recheck>,
-    /// The stack to the server. If the server runs the call as a task, this stack answers with the result of the task,
-    /// because the call counts as running until its task ends.
+    /// The stack to the server. If the server runs the call as a task, this stack waits for the task's result, because
+    /// the call counts as running until its task ends.
     finished: Stack,
 }
 
@@ -132,7 +132,7 @@ impl CallBounds {
 }
 
 impl DecidedLimits {
-    /// Returns a stack in which a call waits until it is allowed to run, is then charged, and runs.
+    /// Returns a stack that lets a call wait until it is allowed to run, charges it, and runs it.
     fn stack(&self, limited: Arc<LimitedCall>) -> Stack {
         let (usage, recheck) = (self.usage.clone(), Arc::clone(&self.recheck));
         let finished = self.finished.clone();

@@ -68,7 +68,6 @@ struct BoundTable {
 
 /// The limits of one agent or server, with the layers that count its calls.
 struct Bound {
-    /// The configuration table that sets the limits.
     table: LimitTable,
     limits: CallLimits,
     rate: Option<RateLayer>,
@@ -77,7 +76,7 @@ struct Bound {
 }
 
 struct ServerBound {
-    /// The name under which the calls of the server are counted.
+    /// The server's name in the counts of calls.
     counter: String,
     all: Bound,
     limits: ServerLimits,
@@ -125,7 +124,7 @@ impl CallBounds {
         self.0.is_set.load(Ordering::Relaxed)
     }
 
-    /// Returns a stack that applies those limits that do not depend on the decision about a call, and then passes the
+    /// Returns a stack that applies the limits that do not depend on the decision about a call, and then passes the
     /// call to `inner`. Adds the other limits to the call, for [`layer_decided`](Self::layer_decided).
     pub(crate) fn layer(&self, call: &mut Call, server: &ServerId, inner: Stack) -> Stack {
         let Some(tool) = call.tool() else { return inner };
@@ -203,7 +202,7 @@ impl CallBounds {
     }
 
     /// Describes the quotas that apply to a call: how much of each is used now, with its configuration key, and the
-    /// error with which a used-up quota would refuse the call now.
+    /// error if a used-up quota would refuse the call now.
     pub(crate) fn describe_quotas(
         &self,
         agent: &Principal,
@@ -275,13 +274,12 @@ impl CallBounds {
     }
 }
 
-/// The cost of a call, in units.
 #[derive(Clone, Copy)]
 struct CallCost {
     /// The cost that the operator has configured; if set, the other costs are ignored.
     configured: Option<u64>,
-    /// The server's estimate. It can raise the cost of a call but not lower it below 1, because quotas limit the
-    /// server, too.
+    /// The server's estimate. It can raise the cost of a call but not lower it below 1, because quotas also limit the
+    /// server.
     stated: Option<u64>,
 }
 
@@ -335,7 +333,7 @@ impl Bound {
         }
     }
 
-    /// Returns a stack in which a call waits until it is one of the permitted number of running calls, and then reaches
+    /// Returns a stack that limits the number of running calls: a call waits until it is permitted, and then reaches
     /// `inner`.
     fn layer_running(&self, inner: Stack) -> Stack {
         match &self.running {
@@ -373,8 +371,8 @@ impl ServerBound {
             return None;
         }
         let mut all = Bound::new(LimitTable::of_server(id), &limits.calls);
-        // All agents of all tenants share these rates, and the permitted number of running calls; agents that wait for
-        // a running call to end take turns.
+        // All agents of all tenants share these rates, and the permitted number of running calls; agents take turns
+        // while they wait for a running call to end.
         let shared = |max, by| RateLayer::new(rate(max).by(by).across_tenants());
         all.rate = limits.calls.calls_per_minute.map(|max| shared(max, RateKey::Server));
         all.running = limits.calls.running.map(|max| {
@@ -430,7 +428,7 @@ fn count(max: u64) -> usize {
     usize::try_from(max).unwrap_or(usize::MAX)
 }
 
-/// Returns the agent and the server of a call under which quotas count it; either is left out if it has no limits.
+/// Returns the agent and the server of a call whose quotas count it; either is left out if it has no limits.
 fn counted<'a>(
     agent: Option<&'a Bound>,
     server: Option<&'a Arc<ServerBound>>,
@@ -441,12 +439,12 @@ fn counted<'a>(
     agent.into_iter().chain(server).collect()
 }
 
-/// Returns the name under which the calls of a principal are counted.
+/// Returns a principal's name in the counts of calls.
 fn who(principal: &Principal) -> String {
     format!("{}/{}", principal.tenant().as_str(), principal.name())
 }
 
-/// Adds to each refusal of a limit's layer the configuration key with which an operator can raise the limit.
+/// Adds to each refusal of a limit's layer the configuration key that raises the limit.
 fn name_key(stack: Stack, key: String) -> Stack {
     const RAISE: &str = "an operator can raise ";
     let key = Arc::<str>::from(key);

@@ -13,7 +13,7 @@ use mgp_types::sync::Mutex;
 use mgp_types::{ErrorCode, RpcError};
 use tokio::time::Instant;
 
-/// The time after a record in which refusals of the same kind are only counted.
+/// The time after a record during which refusals of the same kind are only counted.
 const RECORD_INTERVAL: Duration = Duration::from_mins(1);
 /// The maximum number of kinds of refusals (an agent, a tool and a code) that are tracked at a time.
 const MAX_KINDS: usize = 1024;

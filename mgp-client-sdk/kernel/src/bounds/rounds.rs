@@ -72,8 +72,8 @@ enum RoundEnd {
     Answered,
 }
 
-/// A guard of a round that runs. When it is dropped, the call waits for its next round if this round asked the caller,
-/// and for the same round again if this is a later round that did not run.
+/// A guard of a running round. When it is dropped, the call waits for its next round if this round asked the caller, or
+/// for the same round again if this is a later round that did not run.
 pub(super) struct RoundGuard {
     round: Arc<Round>,
     end: RoundEnd,

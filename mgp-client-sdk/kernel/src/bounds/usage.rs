@@ -114,8 +114,8 @@ pub async fn quota_counts(
     Ok(listed)
 }
 
-/// Reads the stored counts of calls and units, by the names under which they are counted. A damaged count is an error:
-/// without it, a quota that is used up would allow calls again.
+/// Reads the stored counts of calls and units, by the names of the counts. A damaged count is an error: without it, a
+/// quota that is used up would allow calls again.
 async fn load_counts(store: &dyn Store) -> Result<HashMap<String, Count>, StoreError> {
     let mut counts = HashMap::new();
     for record in store.load(SPACE).await?.records {
@@ -131,7 +131,7 @@ async fn load_counts(store: &dyn Store) -> Result<HashMap<String, Count>, StoreE
     Ok(counts)
 }
 
-/// Returns the name under which the calls of a server are counted.
+/// Returns a server's name in the counts of calls.
 pub(super) fn server_key(id: &str) -> String {
     format!("limits of server {id}")
 }
@@ -174,14 +174,14 @@ impl Usage {
         Ok(())
     }
 
-    /// Returns the error with which a quota would refuse a call of this cost; `None` if all quotas allow the call.
-    /// Counts nothing.
+    /// Returns the error if a quota would refuse a call of this cost; `None` if all quotas allow the call. Counts
+    /// nothing.
     pub(super) fn refusal(&self, all: &[Counted<'_>], units: u64) -> Option<RpcError> {
         charged(&self.0.counts.lock(), all, units, now()).err()
     }
 
-    /// Describes how much of each quota is used, with the configuration key of the quota, and the error with which the
-    /// quota would refuse a call of this cost. Counts nothing.
+    /// Describes how much of each quota is used, with the configuration key of the quota, and the error if the quota
+    /// would refuse a call of this cost. Counts nothing.
     pub(super) fn describe(
         &self,
         all: &[Counted<'_>],
@@ -269,7 +269,7 @@ impl Window {
         Ok(count)
     }
 
-    /// Returns the end of a period, at which its quotas are free again.
+    /// Returns the end of a period, when its quotas are free again.
     fn resets_at(&self, period: u64) -> Timestamp {
         let end = Duration::from_secs(period.saturating_add(1).saturating_mul(self.seconds));
         Timestamp::from(UNIX_EPOCH.checked_add(end).unwrap_or(UNIX_EPOCH))
@@ -297,7 +297,7 @@ impl Window {
     }
 }
 
-/// Returns the periods (hour, day) for which the limits set a quota.
+/// Returns the periods (hour, day) that have a quota in the limits.
 fn windows(limits: &CallLimits) -> impl Iterator<Item = Window> {
     let hour = (limits.calls_per_hour, limits.units_per_hour);
     let day = (limits.calls_per_day, limits.units_per_day);

@@ -6,8 +6,8 @@ use mgp_types::mcp::{Tool, UiToolMeta};
 use mgp_types::service::{Context, ServerId};
 
 use super::dispatcher::Dispatcher;
+use super::entry_lookup::refreshed_servers;
 use super::names::NameTable;
-use super::server_features::refreshed_servers;
 use crate::caller_view::{is_for_pages_only, page_of};
 use crate::fleet::ListKind;
 
@@ -63,7 +63,7 @@ pub(super) fn add_missing(
 /// the definitions of a session's tools have no metadata of pages.
 fn is_listed_for_pages_only(index: &ToolIndex, caller: &dyn Allowed, name: &str) -> bool {
     match index.resolve(name, caller) {
-        // A server's tool can have the name of a tool of the kernel, but is listed under another one.
+        // A server's tool can have the name of a tool of the kernel, but is then listed under a different name.
         Resolved::One(tool) => is_for_pages_only(&tool) && name_for(&tool, index, caller) == name,
         _ => false,
     }

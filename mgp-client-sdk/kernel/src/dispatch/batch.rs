@@ -105,7 +105,7 @@ fn single(
 ) -> Result<Call, RpcError> {
     let mut cx = batch.cx().clone();
     cx.key = CallKey::next();
-    // Remove the logical id of the batch, with which its calls would count as repetitions (rounds) of one call.
+    // Remove the logical id of the batch: with it, the calls would count as repetitions (rounds) of one call.
     cx.logical = None;
     cx.outlet = Outlet::none();
     cx.caller_access = CallerAccess::Unavailable;
@@ -123,7 +123,7 @@ fn single(
 /// Replaces the batch's idempotency key and step id by separate ones for one of its calls, because each names a single
 /// call. They derive from the batch's values and the call's place, so a repeated batch has the same ones.
 fn separate_members(cx: &mut Context, place: u32) -> Result<(), RpcError> {
-    // Hash the batch's value, so that no value is too long or equals another one that the caller chose.
+    // Hash the batch's value, so that no value is too long or equals a value that the caller chose.
     let own = |of_batch: &str| format!("{}:{place}", Sha256Hash::digest(of_batch.as_bytes()));
     if let Some(IdempotencyHeader(IdempotencyKey(key))) = cx.extensions.get::<IdempotencyHeader>() {
         let header = IdempotencyHeader(IdempotencyKey(own(key)));

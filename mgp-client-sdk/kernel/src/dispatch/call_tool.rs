@@ -138,8 +138,7 @@ impl ForwardedCall<'_> {
         let answer = answer.and_then(crate::results::well_formed);
         let answer = answer.and_then(|reply| check_result(fleet, tool, cx, reply));
         let goes_on = matches!(&answer, Ok(Reply::InputRequired(_)));
-        // This value is used only if the call has ended, and not if it continues when its caller has answered a
-        // question.
+        // This value is used only if the call has ended, not if it waits for the caller's answer to a question.
         let is_success =
             matches!(&answer, Ok(reply) if !reply.as_body().is_some_and(is_tool_error));
         if goes_on {
@@ -156,7 +155,10 @@ impl ForwardedCall<'_> {
         let limits = || server.config().results;
         let answer = result_members::finish(dispatcher, cx, server, tool, session, answer);
         match answer.and_then(|reply| links::in_result(dispatcher, cx, server, reply)) {
-            Ok(reply) => results.limit(cx, (server.id(), tool.name()), limits, reply),
+            Ok(reply) => {
+                let fits = |content: &str| fits_schema(fleet, tool, content);
+                results.limit(cx, (server.id(), tool.name()), limits, fits, reply)
+            }
             Err(error) => {
                 let error = result_members::add_hints(cx, server, error);
                 Err(results.limit_error(cx, limits, error))
@@ -245,7 +247,19 @@ fn check_result(
     if fits { Ok(reply) } else { structured_as_text(reply) }
 }
 
-/// The form of structured content that fits the definition of a tool only as in sessions of the other era.
+/// Returns whether structured content fits the output schema of its tool; `false` if the configuration leaves this
+/// check to the server.
+fn fits_schema(fleet: &Fleet, tool: &IndexedTool, content: &str) -> bool {
+    if !tool.may_use(ToolFeature::OutputSchema) {
+        return true;
+    }
+    let definitions = fleet.context().governance.definitions();
+    let server = tool.server_id().into();
+    definitions.checks_results(&server, tool.name())
+        && definitions.check_result(&server, tool.name(), content).is_ok()
+}
+
+/// The outcome for structured content that fits its tool's schema only in the form of sessions of the other era.
 enum OtherForm {
     /// The caller accepts the content, because the list for it has the schema of this form, or none.
     AsListed,
@@ -253,9 +267,9 @@ enum OtherForm {
     Wrapped(Payload),
 }
 
-/// Returns the form of structured content that it has in sessions of the other era, if it fits in it: the definition of
-/// the tool can come from such a session. Some SDKs, e.g. that of TypeScript, send content whose schema is not of type
-/// `object` to legacy peers as the member `result` of an object.
+/// Returns the outcome for structured content that fits its tool's schema only in the form of sessions of the other
+/// era: the definition of the tool can come from such a session. Some SDKs, e.g. that of TypeScript, send legacy peers
+/// content whose schema is not of type `object` as the member `result` of an object.
 fn other_form(
     tool: &IndexedTool,
     content: &Payload,
@@ -274,8 +288,8 @@ fn other_form(
     })
 }
 
-/// Returns the inner content of a result of a legacy session that is not in the form of the caller's list, although it
-/// was not refused: the definition was last read in such a session, or this result was not checked.
+/// Returns the inner content of a legacy session's result if its form does not fit the caller's list although the
+/// result was not refused: the definition was last read in such a session, or this result was not checked.
 fn listed_inner(
     fleet: &Fleet,
     tool: &IndexedTool,

@@ -46,7 +46,7 @@ pub(super) fn agents(member: &RawObject) -> Result<Vec<String>, RpcError> {
     Ok(agents)
 }
 
-/// Adds the agents to the context of a call, from which the access check reads them.
+/// Adds the agents to the context of a call, where the access check reads them.
 pub(super) fn apply(call: &mut Call, agents: &[String]) {
     if agents.is_empty() {
         return;

@@ -11,8 +11,8 @@ use mgp_types::method::RootsListChanged;
 use mgp_types::service::{Call, Context};
 
 use super::creation::Creation;
+use super::list_counter::ListCounter;
 use super::meta_tools::MetaToolConfig;
-use super::saved_context::SavedContext;
 use super::surface;
 use crate::caller_view::CallerView;
 use crate::coalesced::Coalesced;
@@ -34,7 +34,7 @@ pub(crate) struct DispatcherParts {
     pub(crate) registrations: Registrations,
     pub(crate) results: Results,
     pub(crate) metrics: CallMetrics,
-    pub(super) saved: SavedContext,
+    pub(super) list_counter: ListCounter,
 }
 
 impl Dispatcher {
@@ -66,7 +66,7 @@ impl Dispatcher {
             registrations,
             results,
             metrics: CallMetrics::default(),
-            saved: SavedContext::default(),
+            list_counter: ListCounter::default(),
         };
         Self(Arc::new(parts))
     }
@@ -85,21 +85,21 @@ impl Dispatcher {
         Arc::new(VisibleFleet { fleet: self.0.fleet.clone(), view: self.0.view.clone() })
     }
 
-    /// Returns the servers to which the caller has access as a whole, and not only to single tools.
+    /// Returns the servers that the caller has access to as a whole, and not only to single tools.
     pub(super) fn visible_servers(&self, cx: &Context) -> Vec<Arc<ManagedServer>> {
         let all = self.0.fleet.all();
         let visible = all.values().filter(|server| self.0.view.sees_server(cx, server.id()));
         visible.cloned().collect()
     }
 
-    /// Returns the servers of which the caller may see at least one tool, whether or not the tool is known.
+    /// Returns the servers with tools that the caller may see, even if these tools are not known yet.
     fn servers_with_tools(&self, cx: &Context) -> Vec<Arc<ManagedServer>> {
         let all = self.0.fleet.all();
         let visible = all.values().filter(|server| self.0.view.may_see_a_tool(cx, server.id()));
         visible.cloned().collect()
     }
 
-    /// Waits for the first lists of the servers of which the caller may see a tool, but only until `limit` after each
+    /// Waits for the first lists of the servers with tools that the caller may see, but only until `limit` after each
     /// server was added.
     pub(super) async fn wait_for_first_tools(&self, cx: &Context, limit: Duration) {
         // Return early in the usual case, because the rules about access need not be read then.
@@ -109,9 +109,9 @@ impl Dispatcher {
         }
     }
 
-    /// Starts in the background the servers whose start has failed and of which the caller may see a tool, if their
-    /// tools are unknown: a model cannot call a tool that it never finds. A server with known tools is started by the
-    /// next call of one of them.
+    /// Starts servers again in the background if their start has failed, their tools are unknown, and the caller may
+    /// see one of the tools: a model cannot call a tool that it never finds. A server with known tools is started by
+    /// the next call of one of them.
     pub(super) fn retry_failed_starts(&self, cx: &Context) {
         if !self.0.fleet.all().values().any(|server| server.has_failed_to_start()) {
             return;

@@ -50,7 +50,6 @@ impl CallAddress {
 
 /// The result of the search for the tool that a call names.
 pub(super) enum ResolvedTool {
-    /// A tool that is visible to the caller.
     Visible(IndexedTool),
     /// A tool in the index; whether it is visible to the caller has not been checked yet.
     Found(IndexedTool),
@@ -129,7 +128,7 @@ fn find_by_name(dispatcher: &Dispatcher, call: &Call) -> Option<IndexedTool> {
 
 /// Finds a tool by the name and the server in the params.
 ///
-/// A tool to which the caller has no access is found too if its name is unique, so that the security checks refuse the
+/// A tool that the caller has no access to is found too if its name is unique, so that the security checks refuse the
 /// call and record the refusal.
 fn find_by_params(
     dispatcher: &Dispatcher,
@@ -156,8 +155,8 @@ fn find_by_params(
     }
 }
 
-/// Refuses a name that is both the usual name of this tool and the portable name of another tool, unless the params
-/// name the server. Applies only to callers that see portable names.
+/// Unless the params name the server, refuses a name that is both the usual name of this tool and the portable name of
+/// another tool. Applies only to callers that see portable names.
 fn check_unique(
     dispatcher: &Dispatcher,
     cx: &Context,
@@ -273,8 +272,8 @@ fn naming_params(
     RawObject::of(&members)
 }
 
-/// Returns the arguments of `mgp_tools_call`. Refuses them if they have an unknown member in place of `arguments`, as
-/// the tool would be called without the arguments that its caller wrote there.
+/// Returns the arguments of `mgp_tools_call`. Refuses them if they have an unknown member in place of `arguments`:
+/// otherwise the tool would be called without the arguments that its caller wrote there.
 fn forwarded_params(call: &Call) -> Result<RawObject, RpcError> {
     let params: RawObject = call.tool_arguments().get()?;
     let members: Object = params.get()?;
@@ -291,7 +290,7 @@ fn forwarded_params(call: &Call) -> Result<RawObject, RpcError> {
 }
 
 /// Finds an unknown tool by reading lists that this kernel has not read yet, or not since a change was announced: the
-/// list of the server that the call names, or else those of all servers to which the caller has access.
+/// list of the server that the call names, or else those of all servers that the caller has access to.
 pub(super) async fn find_unread(
     dispatcher: &Dispatcher,
     call: &mut Call,
@@ -315,8 +314,8 @@ pub(super) async fn find_unread(
         if let Some(named) = named {
             return Arc::ptr_eq(named, server);
         }
-        // Include connected servers, which may have announced a change of their tools that was not read yet, and failed
-        // ones, whose next start may succeed.
+        // Include connected servers with an announced but unread change of their tools, and failed servers, whose next
+        // start may succeed.
         server.lists_may_be_outdated()
             || matches!(server.state(), ServerState::Connected | ServerState::Error)
     };
@@ -349,7 +348,7 @@ pub(super) async fn find_unread(
     }
 }
 
-/// The name of a tool that is in none of the lists read so far, and the id of its server if the call states one.
+/// The name of a tool that none of the lists read so far contains, and the id of its server if the call states one.
 struct WantedTool {
     name: String,
     server_id: Option<String>,
@@ -454,7 +453,7 @@ impl Dispatcher {
         }
     }
 
-    /// Returns the name by which a caller knows a tool of a server; `None` if it does not see the tool.
+    /// Returns a tool's name as a caller sees it; `None` if the caller does not see the tool.
     pub(crate) fn shown_tool(&self, cx: &Context, server: &ServerId, name: &str) -> Option<String> {
         let DispatcherParts { fleet, view, .. } = self.parts();
         let index = &fleet.context().index;
@@ -469,8 +468,7 @@ impl Dispatcher {
     }
 }
 
-/// Returns whether the definition of a tool that is not in the index, or an earlier definition of it, may have an
-/// output schema.
+/// Returns whether the current or an earlier definition of a tool that is not in the index may have an output schema.
 fn may_be_listed_typed(definitions: &Definitions, server: &ServerId, tool: &str) -> bool {
     match definitions.state(Some(server), tool) {
         DefinitionState::Changed(held) | DefinitionState::Flagged(held) => {

@@ -16,7 +16,7 @@ use mgp_types::{Object, Payload, RpcError};
 
 use super::dispatcher::Dispatcher;
 use super::names::qualify;
-use super::server_features::leads_to;
+use super::resources::leads_to;
 use crate::fleet::{ListKind, ManagedServer};
 use crate::server_answer::change_list;
 
@@ -27,7 +27,7 @@ const PUBLIC_SCHEMES: [&str; 3] = ["https:", "http:", "data:"];
 /// lists. Further ones stay as they are.
 const MAX_URIS: usize = 1_000;
 
-/// The names under which a caller reads the resources of one server.
+/// The names of one server's resources as a caller sees them.
 pub(super) struct ResourceLinks<'a> {
     cx: &'a Context,
     server: &'a ManagedServer,
@@ -37,8 +37,8 @@ pub(super) struct ResourceLinks<'a> {
 }
 
 impl<'a> ResourceLinks<'a> {
-    /// Returns the names under which a caller reads the resources of a server. Returns `None` if the caller reads each
-    /// of these resources under the server's own URI, or if the caller cannot read the server's resources.
+    /// Returns the names of a server's resources as a caller sees them. Returns `None` if the caller sees the server's
+    /// own URIs, or if the caller cannot read the server's resources.
     pub(super) fn new(
         dispatcher: &Dispatcher,
         cx: &'a Context,
@@ -54,7 +54,7 @@ impl<'a> ResourceLinks<'a> {
         (is_visible && has_others).then_some(Self { cx, server, visible, left })
     }
 
-    /// Returns the URI under which the caller reads a resource of the server; `None` if it is the server's own URI.
+    /// Returns the URI of a resource as the caller sees it; `None` if it is the server's own URI.
     pub(super) fn shown_uri(&self, uri: &str) -> Option<String> {
         let is_public = PUBLIC_SCHEMES.iter().any(|scheme| uri.starts_with(*scheme));
         if is_public && !self.server.lists().list(ListKind::Resources).contains(uri) {
@@ -116,7 +116,7 @@ fn link_as_text(link: &ResourceLink) -> String {
     format!("Link to the resource `{name}`{title}{kind}: {uri}{description}")
 }
 
-/// A function that returns another content block; `None` if the block remains as it is.
+/// A function that returns a changed content block; `None` if the block remains as it is.
 type ChangeBlock<'a> = &'a dyn Fn(&Payload) -> Option<Payload>;
 
 /// Changes the content block of a prompt's message; returns `None` if the message remains as it is.

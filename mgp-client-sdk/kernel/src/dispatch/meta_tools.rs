@@ -44,7 +44,6 @@ impl MetaToolConfig {
         self.0.allows_creation.load(Ordering::Relaxed)
     }
 
-    /// Returns the meta tools that are listed to a caller.
     pub(crate) fn listed(&self, cx: &Context) -> MetaTools {
         let all = MetaTools::new();
         if self.lists_request(cx) { all } else { all.without(MetaTool::Request) }

@@ -7,12 +7,17 @@ mod apps;
 mod batch;
 mod builtin_tools;
 mod call_tool;
+mod completion;
 mod creation;
 mod delegation;
 mod dispatcher;
+mod entry_lookup;
 mod find_tool;
 mod header_params;
 mod links;
+mod list_costs;
+mod list_counter;
+mod listed_tool;
 mod manifest;
 mod meta_tools;
 mod names;
@@ -20,6 +25,8 @@ mod output_schema;
 mod page;
 mod permission_check;
 mod portable_names;
+mod prompts;
+mod resources;
 mod result_members;
 mod saved_context;
 mod search;
@@ -45,10 +52,10 @@ use tower_layer::Layer as _;
 use self::builtin_tools::BuiltinTools;
 pub(super) use call_tool::{call as call_tool, unwrap_kernel_tool};
 pub(super) use dispatcher::Dispatcher;
+pub(super) use list_costs::{context_of_agent, list_costs};
 pub(super) use meta_tools::MetaToolConfig;
 pub(super) use skills::capability as skills_capability;
 pub(super) use tasks::support as task_support;
-pub(super) use tool_list::{context_of_agent, list_costs};
 
 /// Returns the router of all methods of the kernel. No two of its parts may have a method in common, because the part
 /// that is merged last would replace the others without an error.

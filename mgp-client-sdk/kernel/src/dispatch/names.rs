@@ -1,5 +1,5 @@
-//! The names by which clients address resources and prompts: the server's own name if it is unique, else a name
-//! that includes the server's id.
+//! The names that clients use for resources and prompts: the server's own name if it is unique, else a name that
+//! includes the server's id.
 //!
 //! - A prompt is `name`, or `server.name`, like a tool.
 //! - A resource, template or skill is its URI, or `mgp+server:URI`. A scheme cannot contain capitals or `_`, so such
@@ -45,7 +45,7 @@ impl NameTable {
         &self.lists
     }
 
-    /// Returns the qualified name under which clients see an entry; `None` if they see the server's own name.
+    /// Returns the qualified name of an entry as clients see it; `None` if they see the server's own name.
     pub(super) fn shown_name(&self, server: &ServerId, key: &str) -> Option<String> {
         let leads_back = matches!(
             self.find(key),

@@ -2,7 +2,7 @@
 
 use mgp_types::{Object, RawObject};
 
-/// Returns whether a schema requires another member than this one at its root.
+/// Returns whether a schema requires a member other than this one at its root.
 pub(super) fn requires_other(schema: &RawObject, member: &str) -> bool {
     let members = schema.get::<Object>().ok();
     let names = members.and_then(|members| members.decode::<Vec<String>>("required").ok()?);

@@ -16,8 +16,8 @@ use crate::fleet::{ListEntry, ListKind};
 
 const PAGE_ENTRIES: usize = 500;
 
-/// The time for which a modern client may cache a list, in milliseconds. It is short because some servers do not
-/// announce that their lists changed.
+/// The time that a modern client may cache a list, in milliseconds. It is short because some servers do not announce
+/// that their lists changed.
 const TTL_MS: u64 = 5_000;
 
 /// Returns the page of a list that a call requests.
@@ -68,8 +68,8 @@ pub(super) fn requested_cursor(call: &Call) -> Result<Option<String>, RpcError> 
     Ok(cursor.filter(|cursor| !is_legacy || !cursor.is_empty()))
 }
 
-/// Returns an entry under another name. All its other members stay as they are, also those that do not follow MCP: one
-/// such entry must not make the whole list fail.
+/// Returns an entry with a new name. All its other members stay unchanged, even those that do not follow MCP: one such
+/// entry must not make the whole list fail.
 fn renamed(
     kind: ListKind,
     server: &ServerId,

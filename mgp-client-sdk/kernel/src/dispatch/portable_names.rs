@@ -29,15 +29,15 @@ const MIN_DIGITS: usize = 8;
 /// The maximum number of digits of the hash, for a server whose own names end like names with a hash.
 const MAX_DIGITS: usize = 32;
 
-/// Returns whether the configuration requires portable names for a caller. Another kernel gets none, because it makes
-/// those of its own callers.
+/// Returns whether the configuration requires portable names for a caller. A caller that is itself a kernel gets none,
+/// because it creates them for its own callers.
 pub(super) fn apply_to(context: &FleetContext, cx: &Context) -> bool {
     let config = context.config.config();
     let of_agent = config.agent(&cx.principal).and_then(|agent| agent.portable_names);
     of_agent.unwrap_or(config.kernel.portable_names) && !kernel_hops::is_from_kernel(cx)
 }
 
-/// Replaces the names in a tool list that are not portable, or are also portable names of other tools.
+/// Replaces each name in a tool list that is not portable, or that is also the portable name of another tool.
 pub(super) fn fit_list(
     dispatcher: &Dispatcher,
     cx: &Context,
@@ -106,7 +106,7 @@ fn fit_result<R: DeserializeOwned + Serialize>(
     Reply::of(&result)
 }
 
-/// Returns the name under which a caller sees a tool. `shown` is the name that the caller would see without the setting
+/// Returns the name of a tool as a caller sees it. `shown` is the name that the caller would see without the setting
 /// `portable_names`.
 pub(super) fn shown(
     dispatcher: &Dispatcher,
@@ -149,8 +149,8 @@ pub(super) fn find(
     tools
 }
 
-/// Returns whether the usual name of a tool is also a portable name of another tool that the caller sees. Otherwise a
-/// server could receive the calls of another server's tool by giving a tool of its own the portable name of that tool.
+/// Returns whether the usual name of a tool is also a portable name of another tool that the caller sees. Without this
+/// check, a server could receive the calls of another server's tool by giving its own tool that tool's portable name.
 pub(super) fn is_shared(
     dispatcher: &Dispatcher,
     cx: &Context,
@@ -217,7 +217,7 @@ fn is_same(one: &IndexedTool, other: &IndexedTool) -> bool {
     one.server_id() == other.server_id() && one.name() == other.name()
 }
 
-/// The names, accepted by all model providers, under which a caller sees its tools.
+/// The tool names that a caller sees; all model providers accept them.
 struct PortableNames<'a> {
     index: &'a ToolIndex,
     caller: &'a dyn Allowed,
@@ -245,7 +245,7 @@ impl<'a> PortableNames<'a> {
         }
     }
 
-    /// Replaces the name by which a tool that was found is called: its id, or its own name if it has no id.
+    /// Replaces the callable name of a tool that was found: its id, or its own name if it has no id.
     fn fit_found(&self, found: &mut FoundTool) {
         let Some(tool) = self.index.get(&found.server_id, &found.name) else { return };
         let name = found.tool_id.as_mut().unwrap_or(&mut found.name);
@@ -258,8 +258,7 @@ impl<'a> PortableNames<'a> {
         if short.len() <= MAX_CHARS && self.is_unique(&short) && !is_kernel_tool(&short) {
             return short;
         }
-        // Try more and more digits of the hash, because a server could give one of its own tools the name with the hash
-        // of another tool.
+        // Try more and more digits: a server could give one of its own tools the hashed name of another tool.
         let mut hashed = (MIN_DIGITS..=MAX_DIGITS)
             .map(|digits| hashed_name(tool.server_id(), tool.name(), digits));
         hashed.find(|name| !self.uses.contains_key(name)).unwrap_or(short)
@@ -286,8 +285,8 @@ fn spell(name: &str) -> String {
     name.chars().map(portable).collect()
 }
 
-/// Returns the beginning of a tool's id with a hash. The tool `a.b` of the server `c` has another hash than the tool
-/// `b` of the server `c.a`, which has the same id.
+/// Returns the beginning of a tool's id with a hash. The tool `a.b` of the server `c` has a different hash from the
+/// tool `b` of the server `c.a`, which has the same id.
 fn hashed_name(server: &str, tool: &str, digits: usize) -> String {
     let hash = Sha256Hash::digest(format!("{server}/{tool}").as_bytes()).to_string();
     let mut name: String = spelled_id(server, tool).collect();
@@ -309,7 +308,7 @@ fn is_spelling(tool: &str, name: &str) -> bool {
     tool.chars().map(portable).eq(name.chars())
 }
 
-/// Returns whether `name` is the portable form of a tool's id: the whole one, or the one that a hash shortens.
+/// Returns whether `name` is the portable form of a tool's id: the whole id, or an id that is shortened with a hash.
 fn is_id_of(tool: &IndexedTool, name: &str) -> bool {
     is_portable_id(tool.server_id(), tool.name(), name)
 }
@@ -324,7 +323,6 @@ fn is_portable_id(server: &str, tool: &str, name: &str) -> bool {
         && hashed_name(server, tool, digits.len()) == name
 }
 
-/// Returns whether a call with this name means a tool of the kernel.
 fn is_kernel_tool(name: &str) -> bool {
     find_kernel_tool(name).is_some() || Transactions::method_of_tool(name).is_some()
 }

@@ -81,8 +81,8 @@ fn without_mgp(reply: Reply) -> Result<Reply, RpcError> {
     }
 }
 
-/// Adapts the members that a server added to a result for the caller: removes those of proposals that the caller did
-/// not negotiate, and replaces names of tools in the others by the names that the caller knows.
+/// Adapts a server's additional members of a result to the caller: removes those of proposals that the caller did not
+/// negotiate, and replaces tool names in the others by the names that the caller knows.
 ///
 /// # Errors
 /// 5000 if the `_meta` of the result is not an object; −32603 if the result cannot be written as JSON.
@@ -171,7 +171,7 @@ fn name_suggestion(
 }
 
 /// Names the tools of the compensations that a server declared as the caller knows these tools. A server that did not
-/// negotiate transactions can declare a compensation, too, and in the result itself instead of its `_meta`.
+/// negotiate transactions can also declare a compensation, and in the result itself instead of its `_meta`.
 ///
 /// # Errors
 /// 5000 if the server's `_meta` is not an object; −32603 if the result cannot be written as JSON.
@@ -202,7 +202,7 @@ fn name_compensations(
 }
 
 /// Names the tool of a compensation among `members` as the caller knows it; removes a compensation with a tool that the
-/// caller does not see. Returns whether there is a compensation; a member of another form is not changed.
+/// caller does not see. Returns whether there is a compensation; a member in a different form is not changed.
 fn name_compensation(
     dispatcher: &Dispatcher,
     cx: &Context,

@@ -5,82 +5,82 @@
 //! kernel stops.
 
 use std::collections::BTreeMap;
-use std::mem;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
 use std::time::Duration;
 
+use mgp_toolindex::max_tokens_of_definition;
 use mgp_types::mgp::KernelSavedDay;
+use mgp_types::service::{Context, Principal};
 use mgp_types::store::{Change, Store, StoreError};
-use mgp_types::sync::Mutex;
 use mgp_types::{Payload, Timestamp};
+
+use super::dispatcher::{Dispatcher, DispatcherParts};
+use super::list_costs::list_costs;
 
 const SPACE: &str = "kernel_saved_context";
 
-/// The time after which the savings of counted lists are computed.
-pub(super) const SETTLE_DELAY: Duration = Duration::from_secs(5);
+/// The delay before the savings of counted lists are computed.
+const STORE_DELAY: Duration = Duration::from_secs(5);
 
 /// The maximum number of days that are kept for each agent.
 const MAX_DAYS: usize = 60;
 /// The maximum number of days that are kept for all agents together.
 const MAX_STORED: usize = 100 * MAX_DAYS;
-/// The maximum number of agents whose lists are counted until the savings are computed; lists of further agents are not
-/// counted.
-const MAX_AGENTS: usize = 256;
 
-/// The number of tokens that an agent saved, and the number of shorter lists by which it saved them.
+/// Counts a list request. A separate task computes the saved tokens later, so that no call waits for the computation.
+pub(super) fn count_list(dispatcher: &Dispatcher, cx: &Context) {
+    let is_local = cx.principal.tenant() == Principal::local().tenant();
+    if !is_local || !dispatcher.parts().list_counter.count(cx.principal.name()) {
+        return;
+    }
+    let parts = Arc::downgrade(dispatcher.shared_parts());
+    drop(tokio::spawn(async move {
+        tokio::time::sleep(STORE_DELAY).await;
+        if let Some(parts) = parts.upgrade() {
+            store_savings(&parts).await;
+        }
+    }));
+}
+
+/// Computes how many tokens the counted lists saved, and adds them to the stored sums of today.
+async fn store_savings(parts: &Arc<DispatcherParts>) {
+    let (_storing, lists) = parts.list_counter.take().await;
+    let mut sums = Vec::new();
+    for (agent, lists) in lists {
+        let (parts, name) = (Arc::clone(parts), agent.clone());
+        // Use an estimate: the tables for exact counts need much memory and take a second to load.
+        let costs = move || list_costs(&parts, &name, max_tokens_of_definition);
+        let Ok((listed, all)) = tokio::task::spawn_blocking(costs).await else { continue };
+        let saved = all.saturating_sub(listed).saturating_mul(lists);
+        sums.push(SavedTokens { agent, saved, lists });
+    }
+    if let Err(error) = add(&**parts.fleet.context().governance.store(), &sums).await {
+        tracing::warn!(%error, "saved context not stored");
+    }
+}
+
+impl Dispatcher {
+    /// Computes and stores the savings of the lists counted so far.
+    pub(crate) async fn store_saved_context(&self) {
+        store_savings(self.shared_parts()).await;
+    }
+
+    /// Returns the number of tokens that tool search saved an agent on each of the last days, the oldest day first.
+    pub(crate) async fn saved_days(&self, agent: &str) -> Result<Vec<KernelSavedDay>, StoreError> {
+        self.store_saved_context().await;
+        stored_days(&**self.parts().fleet.context().governance.store(), agent).await
+    }
+}
+
+/// The number of tokens that an agent saved through shorter lists, and the number of these lists.
 struct SavedTokens {
     agent: String,
     saved: u64,
     lists: u64,
 }
 
-/// The number of lists that each agent has received since the savings were last computed.
-#[derive(Default)]
-pub(crate) struct SavedContext {
-    lists: Mutex<BTreeMap<String, u64>>,
-    is_due: AtomicBool,
-    /// A lock that a task holds while it changes the stored sums.
-    settling: tokio::sync::Mutex<()>,
-}
-
-impl SavedContext {
-    /// Counts a list that an agent received. Returns `true` if `settle` must be called after [`SETTLE_DELAY`].
-    pub(super) fn count(&self, agent: &str) -> bool {
-        let mut lists = self.lists.lock();
-        if let Some(count) = lists.get_mut(agent) {
-            *count += 1;
-        } else if lists.len() < MAX_AGENTS {
-            lists.insert(agent.to_owned(), 1);
-        }
-        !self.is_due.swap(true, Ordering::AcqRel)
-    }
-
-    /// Computes how many tokens the counted lists saved, and adds them to the stored sums of today; `costs` returns the
-    /// tokens of an agent's list and of all its tools.
-    pub(super) async fn settle<C>(&self, store: &dyn Store, costs: impl Fn(String) -> C)
-    where
-        C: Future<Output = Option<(u64, u64)>>,
-    {
-        self.is_due.store(false, Ordering::Release);
-        let _turn = self.settling.lock().await;
-        let lists = mem::take(&mut *self.lists.lock());
-        let mut sums = Vec::new();
-        for (agent, lists) in lists {
-            let Some((listed, all)) = costs(agent.clone()).await else { continue };
-            let saved = all.saturating_sub(listed).saturating_mul(lists);
-            sums.push(SavedTokens { agent, saved, lists });
-        }
-        if let Err(error) = add(store, &sums).await {
-            tracing::warn!(%error, "saved context not stored");
-        }
-    }
-}
-
 /// Returns the stored days of an agent, the oldest first.
-pub(super) async fn stored_days(
-    store: &dyn Store,
-    agent: &str,
-) -> Result<Vec<KernelSavedDay>, StoreError> {
+async fn stored_days(store: &dyn Store, agent: &str) -> Result<Vec<KernelSavedDay>, StoreError> {
     let records = store.load(SPACE).await?.records.into_iter();
     let own = records.filter(|record| split(&record.key).0 == agent);
     let mut days: Vec<KernelSavedDay> = own.filter_map(|record| record.value?.get().ok()).collect();

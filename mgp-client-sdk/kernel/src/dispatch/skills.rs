@@ -16,10 +16,9 @@ use mgp_types::service::{Call, Context, Reply, Router, ServerId, Stack, Target};
 use mgp_types::{Payload, RpcError};
 
 use super::dispatcher::Dispatcher;
+use super::entry_lookup::{ambiguous, refreshed_servers};
 use super::names::{Lookup, NameTable, qualify};
-use super::server_features::{
-    ambiguous, find_resource, refreshed_servers, unknown_resource, with_cache_members,
-};
+use super::resources::{self, with_cache_members};
 use crate::fleet::{ListKind, ManagedServer, declared_skills};
 use crate::server_answer::{expect_list, unreadable_result};
 
@@ -144,7 +143,7 @@ async fn read_directory(dispatcher: Dispatcher, mut call: Call) -> Result<Reply,
             return Err(ambiguous(call.cx(), "directory", &uri, &names.collect::<Vec<_>>()));
         }
         (None, _) => {
-            let found = find_resource(&dispatcher, call.cx(), &uri).await?;
+            let found = resources::find(&dispatcher, call.cx(), &uri).await?;
             (found.entry.server, found.entry.key, found.has_access)
         }
     };
@@ -177,7 +176,7 @@ fn listed_directory(
     key: &str,
     uri: &str,
 ) -> Result<ReadDirectoryResult, RpcError> {
-    let children = children(server, key).ok_or_else(|| unknown_resource(cx, uri))?;
+    let children = children(server, key).ok_or_else(|| resources::unknown(cx, uri))?;
     let resources = children.into_iter().map(|(name, is_directory)| {
         let mut resource = Resource::new(format!("{key}/{name}"), name);
         resource.mime_type = is_directory.then(|| DIRECTORY.to_owned());
@@ -188,8 +187,8 @@ fn listed_directory(
     Ok(result)
 }
 
-/// Returns the names of the files and folders in a directory, taken from the skills that a server lists, each with
-/// `true` for a folder; `None` if the directory contains no file.
+/// Returns the names of the files and folders in a directory, each with `true` for a folder, from the skills that a
+/// server lists. Returns `None` if the directory contains no file.
 fn children(server: &ManagedServer, directory: &str) -> Option<BTreeMap<String, bool>> {
     let list = server.lists().list(ListKind::Skills);
     let mut found = BTreeMap::new();

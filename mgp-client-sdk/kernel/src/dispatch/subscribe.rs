@@ -6,15 +6,15 @@ use mgp_types::service::Context;
 use mgp_types::{ErrorCode, RpcError};
 
 use super::dispatcher::Dispatcher;
-use super::server_features::{find_resource, unknown_resource};
+use super::resources;
 use crate::fleet::{SessionKind, SessionUse};
 
 #[async_trait]
 impl ResourceSubscriber for Dispatcher {
     async fn subscribe(&self, cx: &Context, uri: &str) -> Result<ResourceSubscription, RpcError> {
-        let found = find_resource(self, cx, uri).await?;
+        let found = resources::find(self, cx, uri).await?;
         if !found.has_access {
-            return Err(unknown_resource(cx, uri));
+            return Err(resources::unknown(cx, uri));
         }
         let (server, uri) = (found.entry.server, found.entry.key);
         let (source, client) = server.wake_to_subscribe(cx, SessionUse::Subscription).await?;
@@ -24,8 +24,8 @@ impl ResourceSubscriber for Dispatcher {
             // Servers built with some SDKs accept subscriptions in the modern era only, so subscribe in a modern
             // session.
             Err(error) if is_legacy && error.code() == ErrorCode::METHOD_NOT_FOUND => {
-                let of = SessionUse::ModernSubscription;
-                let (source, client) = server.wake_to_subscribe(cx, of).await?;
+                let session_use = SessionUse::ModernSubscription;
+                let (source, client) = server.wake_to_subscribe(cx, session_use).await?;
                 subscriptions.subscribe(source, &client, &uri).await
             }
             outcome => outcome,

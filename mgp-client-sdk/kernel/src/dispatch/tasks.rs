@@ -29,7 +29,6 @@ pub(crate) fn support(context: &FleetContext, name: &str) -> TaskSupport {
     if is_possible { TaskSupport::Optional } else { TaskSupport::Forbidden }
 }
 
-/// Returns the task support that a tool's definition declares.
 fn declared(tool: &IndexedTool) -> TaskSupport {
     if !tool.may_use(ToolFeature::Tasks) {
         return TaskSupport::Forbidden;

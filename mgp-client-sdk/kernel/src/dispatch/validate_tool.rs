@@ -11,7 +11,7 @@ use super::dispatcher::{Dispatcher, DispatcherParts};
 use super::portable_names;
 use crate::caller_view::VisibleTools;
 
-/// Checks arguments against the definition that the server has listed. A tool to which the caller has no access counts
+/// Checks arguments against the definition that the server has listed. A tool that the caller has no access to counts
 /// as unknown.
 pub(super) fn validate(
     dispatcher: &Dispatcher,

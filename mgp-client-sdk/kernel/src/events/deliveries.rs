@@ -73,7 +73,7 @@ type ProxySettings = (ProxyConfig, Vec<String>);
 #[derive(Clone, PartialEq)]
 enum Outbound {
     Webhook(WebhookConfig),
-    /// A place at which a person receives messages, and the configured address of the operators' web console.
+    /// A place where a person receives messages, and the configured address of the operators' web console.
     Notify(NotifyConfig, Option<String>),
 }
 
@@ -91,9 +91,9 @@ pub(crate) struct DeliveryContext {
 pub(super) struct SenderContext {
     pub(super) expander: Expander,
     pub(super) proxy: Proxy,
-    /// The address at which this process serves the operators' web console.
+    /// The address of the operators' web console of this process.
     pub(super) served: LateText,
-    /// The option with which commands of the program reach this kernel, if they need one.
+    /// The option that commands of the program need to reach this kernel, if any.
     pub(super) command_option: LateText,
 }
 
@@ -130,7 +130,7 @@ impl DeliveryContext {
         Self { store: Arc::clone(store), sender, open }
     }
 
-    /// Sets the proxy over which deliveries are sent.
+    /// Sets the proxy for sending deliveries.
     fn with_proxy(mut self, proxy: Proxy) -> Self {
         self.sender.proxy = proxy;
         self
@@ -191,7 +191,8 @@ impl Deliveries {
         let _ = self.0.context.set(context);
     }
 
-    /// Sets what messages to people name: the address of this process's web console, and the option of commands.
+    /// Sets the values that messages to people contain: the address of this process's web console, and the option that
+    /// commands need.
     pub(crate) fn set_endpoints(&self, console: Option<String>, command_option: Option<String>) {
         let Some(DeliveryContext { sender, .. }) = self.0.context.get() else { return };
         for (text, value) in [(&sender.served, console), (&sender.command_option, command_option)] {
@@ -200,7 +201,7 @@ impl Deliveries {
     }
 
     /// Starts, stops and replaces deliveries, so that exactly those of a configuration run. A delivery that is no
-    /// longer configured loses its waiting and its given-up events, also if it was removed while no kernel ran. A
+    /// longer configured loses its waiting and its given-up events, even if it was removed while no kernel ran. A
     /// delivery with a changed configuration keeps them; if the channels or the minimum severity changed, only the
     /// given-up ones.
     pub(crate) async fn apply(&self, hub: &EventHub, config: &KernelConfig) {

@@ -11,19 +11,19 @@ use mgp_types::sync::Mutex;
 
 use super::{CHANNELS, KernelEvents};
 
-/// The prefixes of the channels in which only the kernel publishes, because clients trust these channels.
+/// The prefixes of the channels that only the kernel may publish in, because clients trust these channels.
 const RESERVED: [&str; 2] = ["security.", "approvals."];
 
-/// The maximum number of servers for which a refused event is logged; it is logged once per server.
+/// The maximum number of servers whose refused events are logged; each server is logged once.
 const MAX_LOGGED: usize = 1_024;
 
-/// The servers for which the kernel has already logged that it refused an event.
+/// The servers that the kernel has already logged a refused event of.
 #[derive(Default)]
 pub(super) struct ForwardLog(Mutex<BTreeSet<ServerId>>);
 
 impl KernelEvents {
-    /// Subscribes to the events of a connected server, if it negotiated events. `owner` is the principal to which an
-    /// isolated instance of the server belongs.
+    /// Subscribes to the events of a connected server, if it negotiated events. `owner` is the principal that an
+    /// isolated instance of the server belongs to.
     pub(crate) async fn follow(
         &self,
         connection: &NewConnection,
@@ -69,7 +69,7 @@ impl KernelEvents {
             // The depth counts the kernels that an event has passed, so that it cannot be sent in an endless circle of
             // kernels.
             .depth(event.depth.saturating_add(1));
-        // Use the server's time if it is valid; otherwise the event gets the time at which it arrived.
+        // Use the server's time if it is valid; otherwise the event gets the time when it arrived.
         if let Some(at) = event.timestamp.filter(|at| at.to_system_time().is_some()) {
             draft = draft.timestamp(at);
         }

@@ -62,8 +62,8 @@ const APPROVAL_REQUESTED: &str = "approvals.requested";
 const APPROVAL_DECIDED: &str = "approvals.decided";
 const TRANSACTION_STUCK: &str = "transactions.stuck";
 
-/// The key under which a call that continues in another request (its next round) stores how long its rounds took so
-/// far, in milliseconds. If the key is present, the start of the call was published in an earlier round.
+/// The key for the duration of a call's earlier rounds, in milliseconds. A call that continues in another request (its
+/// next round) stores it. If the key is present, the start of the call was published in an earlier round.
 const STARTED_KEY: &str = "mgp.event.started";
 
 /// The capacity that is reserved for the facts of a call, in bytes, to avoid a second allocation.
@@ -92,7 +92,7 @@ pub(crate) struct PublishedCall<'a> {
     /// The facts that all events of the call have, as JSON without the closing brace.
     facts: String,
     began: Instant,
-    /// The duration, in milliseconds, of the earlier requests of the call, after which its caller repeated it (rounds).
+    /// The duration, in milliseconds, of the earlier requests (rounds) of the call; after each, its caller repeated it.
     earlier: u64,
     is_ended: bool,
 }
@@ -137,8 +137,8 @@ impl KernelEvents {
         }
     }
 
-    /// Publishes that a transaction of a tenant waits for an operator, without the arguments of the transaction's
-    /// steps, and with the name of the tenant unless it is the local one.
+    /// Publishes that a transaction of a tenant waits for an operator. The event lacks the arguments of the
+    /// transaction's steps, and names the tenant unless it is the local one.
     pub(crate) fn transaction_stuck(&self, tenant: &str, transaction: &TransactionRecord) {
         let mut shown = transaction.clone();
         for step in shown.steps.iter_mut() {
@@ -215,7 +215,7 @@ impl PublishedCall<'_> {
         }
     }
 
-    /// Returns the duration of the earlier requests of the call, after which its caller repeated it (rounds).
+    /// Returns the duration of the earlier requests (rounds) of the call; after each, its caller repeated it.
     pub(crate) fn earlier(&self) -> Duration {
         Duration::from_millis(self.earlier)
     }
@@ -225,8 +225,8 @@ impl PublishedCall<'_> {
         self.cx.caller_access.channel()
     }
 
-    /// Stores that the start of the call has been published, and the duration of the call so far, for the request with
-    /// which the caller will repeat the call (the next round).
+    /// Stores, for the next request of the caller (the next round), the duration of the call so far, and that its start
+    /// has been published.
     fn suspend(&self) {
         if let Some(asker) = self.asker() {
             asker.keep(STARTED_KEY, &Payload::from_trusted(self.duration().to_string()));

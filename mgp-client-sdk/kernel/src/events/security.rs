@@ -177,7 +177,7 @@ fn channel(record: &AuditEvent) -> Option<(&'static str, Severity)> {
     let code = code.and_then(|code: &Payload| code.get::<i32>().ok());
     let is_about_tool = record.target.as_ref().is_some_and(|target| target.tool_name.is_some());
     Some(match &record.event_type {
-        // Skip this record: a record of `ValidationFailed` about the same call follows, from which the event is made.
+        // Skip this record: a record of `ValidationFailed` about the same call follows, and becomes the event.
         EventType::ToolBlocked if code == Some(ErrorCode::VALIDATION_BLOCKED.0) => return None,
         EventType::ToolBlocked => (ACCESS_DENIED, Severity::Warning),
         // Records about a tool are skipped here, because a refused call of a tool also has a record of `ToolBlocked`.

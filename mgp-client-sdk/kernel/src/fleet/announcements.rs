@@ -12,11 +12,11 @@ use super::changed_lists::{ChangedLists, Changes, is_in_all_lists};
 use super::refresh_queue::ListGroup;
 use super::servers::{Fleet, WeakFleet};
 
-/// The time over which changes of lists are collected before clients are notified.
+/// The time that changes of lists are collected before clients are notified.
 const COLLECT_INTERVAL: Duration = Duration::from_millis(250);
 
-/// The maximum time for which the notification of a change is delayed while new servers start, because their start will
-/// change the same lists.
+/// The maximum delay of the notification of a change while new servers start, because their start will change the same
+/// lists.
 const MAX_COLLECT: Duration = Duration::from_secs(5);
 
 /// The interval at which the task checks whether the fleet still exists.

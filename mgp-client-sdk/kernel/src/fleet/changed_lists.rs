@@ -38,7 +38,7 @@ pub(super) struct Changes {
 #[derive(Default)]
 struct FirstList(OnceLock<u64>);
 
-/// Returns whether a session has received lists, all of which contain the change with this version.
+/// Returns whether a session has received lists, and all of them contain the change with this version.
 pub(super) fn is_in_all_lists(scope: &Scope, version: u64) -> bool {
     scope.state::<FirstList>().0.get().is_some_and(|first| *first >= version)
 }

@@ -37,11 +37,12 @@ const SYSTEM: &[&str] = &[
     "/etc/timezone",
 ];
 
-/// The folders of an interpreter's installation, relative to the parent of the folder `bin` that contains the
+/// The folders and files of an interpreter's installation, relative to the parent of the folder `bin` that contains the
 /// interpreter.
-const BESIDE: &[&str] = &["bin", "lib", "lib64", "libexec", "include", "share/zoneinfo"];
+const BESIDE: &[&str] =
+    &["bin", "lib", "lib64", "libexec", "include", "share/zoneinfo", "pyvenv.cfg"];
 
-/// The folders of version managers (programs that install interpreters), in which each file belongs to an interpreter.
+/// The folders of version managers (programs that install interpreters); each file in them belongs to an interpreter.
 const MANAGERS: &[&str] =
     &[".pyenv", ".nvm", ".asdf", ".rbenv", ".nodenv", ".volta", ".fnm", "mise"];
 
@@ -50,7 +51,7 @@ pub(super) fn confinement(rights: ProcessRights) -> Confinement {
     let mut all = Confinement::new();
     all.read = SYSTEM.iter().map(PathBuf::from).collect();
     for path in &rights.read {
-        all.read.extend(installation(path));
+        all.read.extend(installations(path));
     }
     all.read.extend(rights.read);
     all.write = rights.write;
@@ -59,7 +60,15 @@ pub(super) fn confinement(rights: ProcessRights) -> Confinement {
     all
 }
 
-/// Returns the folders of the installation to which an interpreter belongs; none if its path shows no installation.
+/// Returns the folders of the installations that an interpreter and the target of its link belong to: the interpreter
+/// of a virtual environment of Python is a link to that of another installation.
+fn installations(program: &Path) -> Vec<PathBuf> {
+    let target = program.canonicalize();
+    let target = target.iter().flat_map(|target| installation(target));
+    installation(program).into_iter().chain(target).collect()
+}
+
+/// Returns the folders of the installation that an interpreter belongs to; none if its path shows no installation.
 fn installation(program: &Path) -> Vec<PathBuf> {
     let is_manager = |folder: &&Path| {
         folder.file_name().is_some_and(|name| MANAGERS.iter().any(|known| name == *known))
@@ -85,5 +94,22 @@ mod tests {
         assert!(of("/opt/py/bin/python3").contains(&PathBuf::from("/opt/py/lib")));
         assert!(!of("/home/u/bin/python3").contains(&PathBuf::from("/home/u")));
         assert_eq!(of("/home/u/scripts/made.py"), Vec::<PathBuf>::new());
+    }
+
+    /// Regression test: such an interpreter could not read its `pyvenv.cfg`, so no script of an agent started.
+    #[cfg(unix)]
+    #[test]
+    fn an_interpreter_of_a_virtual_environment_reads_both_installations() {
+        let folder = mgp_testkit::temp_dir();
+        let at = |path: &str| folder.path().canonicalize().unwrap().join(path);
+        for bin in ["base/bin", "venv/bin"] {
+            std::fs::create_dir_all(at(bin)).unwrap();
+        }
+        std::fs::write(at("base/bin/python3.12"), "").unwrap();
+        std::os::unix::fs::symlink(at("base/bin/python3.12"), at("venv/bin/python3")).unwrap();
+        let read = installations(&at("venv/bin/python3"));
+        for path in ["venv/pyvenv.cfg", "venv/lib", "base/lib"] {
+            assert!(read.contains(&at(path)), "{path} {read:?}");
+        }
     }
 }

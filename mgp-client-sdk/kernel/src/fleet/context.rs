@@ -39,7 +39,7 @@ pub(crate) struct FleetContext {
     pub(crate) calls: CallProposals,
     pub(crate) bounds: CallBounds,
     pub(crate) governance: Governance,
-    /// The sessions in which callers are limited to scopes.
+    /// The sessions that limit callers to scopes.
     pub(crate) scopes: Scopes,
     pub(crate) index: ToolIndex,
     pub(crate) expander: Expander,
@@ -52,7 +52,7 @@ pub(crate) struct FleetContext {
     pub(crate) local: Arc<HashMap<ServerId, CreateServer>>,
     /// The handle that notifies clients of changed lists and resources.
     pub(crate) notifications: ChangeNotifier,
-    /// The changes of lists of which clients have not been notified yet.
+    /// The changes of lists that clients have not been notified of yet.
     pub(crate) changed_lists: ChangedLists,
     pub(crate) callers: Callers,
     pub(crate) events: KernelEvents,

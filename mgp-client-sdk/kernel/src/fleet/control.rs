@@ -49,14 +49,14 @@ impl ManagedServer {
         }
     }
 
-    /// Returns whether the last start of the server has failed for a reason that lasts, so that the server is not
-    /// restarted by itself.
+    /// Returns whether the last start of the server failed for a lasting reason, so that the server is not restarted
+    /// automatically.
     pub(crate) fn has_failed_to_start(&self) -> bool {
         self.client().supervised().rest().is_some_and(|rest| rest.is_start_failure)
     }
 
-    /// Starts a server again whose start has failed, because the cause may have ended meanwhile, e.g. a missing
-    /// program. Waits until the server is connected or has failed again. Does nothing shortly after an earlier attempt.
+    /// Starts a server again after its start has failed, because the cause, e.g. a missing program, may be gone by now.
+    /// Waits until the server is connected or has failed again. Does nothing shortly after an earlier attempt.
     pub(super) async fn retry_start(&self) {
         if self.has_failed_to_start() {
             self.main().retry(self.hold()).await;
@@ -103,7 +103,7 @@ impl ManagedServer {
                     return;
                 }
                 tracing::info!(server = %server.id(), ?drain, "drain timeout: closing connections");
-                // Closing the connections ends the drain, for which `stop` waits.
+                // Closing the connections ends the drain that `stop` waits for.
                 join_all(clients.iter().map(Client::close)).await;
             }
             stop.await;

@@ -12,7 +12,7 @@ use super::managed_server::ManagedServer;
 use super::refresh_queue::ListGroup;
 use super::servers::Fleet;
 
-/// The maximum number of bytes of a command line or URL that are shown.
+/// The maximum length, in bytes, of a shown command line or URL.
 const MAX_REACH_BYTES: usize = 400;
 
 /// Describes all servers, ordered by id.

@@ -11,8 +11,8 @@ use tokio::time::sleep;
 
 use super::processor_times::until_processors_have_room;
 
-/// The time after which a first start exchanges its permit for one for slow starts, so that servers that hang do not
-/// delay the others for long.
+/// The time after which a first start moves to a permit for slow starts, so that servers that hang do not delay the
+/// others for long.
 pub(super) const FIRST_START_PERMIT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The maximum time that a slow first start occupies a permit for slow starts, so that a few servers that hang do not
@@ -68,7 +68,7 @@ impl FirstStartPermits {
         start.await;
     }
 
-    /// Returns the permits with which starts begin, and those for slow starts.
+    /// Returns the permits that starts begin with, and those for slow starts.
     #[cfg(test)]
     pub(super) fn semaphores(&self) -> (Arc<Semaphore>, Arc<Semaphore>) {
         (Arc::clone(&self.starts), Arc::clone(&self.slow_starts))

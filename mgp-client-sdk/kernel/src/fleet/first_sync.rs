@@ -1,20 +1,20 @@
-//! The first reading of a new server's lists, for which requests wait.
+//! The first reading of a new server's lists; requests wait for it.
 
 use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// The time for which searches and calls of unknown tools wait for the lists of a server after it was added.
+/// The maximum time after a server was added that searches and calls of unknown tools wait for its lists.
 pub(crate) const FIRST_SYNC_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// The time for which requests for lists wait for the lists of a server after it was added.
+/// The maximum time after a server was added that requests for lists wait for its lists.
 ///
 /// It is shorter than the time limits that hosts have for their start, e.g. 10 s in Codex: a host whose limit passes
 /// has no tools at all. Hosts are notified once the lists were read.
 pub(crate) const FIRST_LIST_TIMEOUT: Duration = Duration::from_secs(8);
 
-/// The progress of the first reading of a server's lists by this kernel, for which list requests and searches wait.
+/// The progress of this kernel's first reading of a server's lists. List requests and searches wait for it.
 pub(super) struct FirstSync {
     begun: Instant,
     progress: watch::Sender<SyncProgress>,
@@ -56,7 +56,7 @@ impl FirstSync {
         self.is_unknown() && self.begun.elapsed() < FIRST_SYNC_TIMEOUT
     }
 
-    /// Returns whether the lists are still unknown; `false` also if the server has failed.
+    /// Returns whether the lists are still unknown; `false` even if the server has failed.
     pub(super) fn is_unknown(&self) -> bool {
         *self.progress.borrow() == SyncProgress::Unknown
     }
@@ -68,7 +68,7 @@ impl FirstSync {
     }
 
     /// Waits for the lists, at most until `limit` after the server was added. Returns `false` if the server did not
-    /// answer in time; `true` also if that time had passed before.
+    /// answer in time; `true` if that time had passed before.
     pub(super) async fn wait(&self, limit: Duration) -> bool {
         let left = limit.saturating_sub(self.begun.elapsed());
         !self.is_unknown() || left.is_zero() || self.wait_at_most(left).await

@@ -9,8 +9,8 @@ use futures_util::stream;
 use mgp_types::mgp::ShutdownReason;
 
 use super::ManagedServer;
+use super::era_choice::SessionKind;
 use super::servers::{Fleet, WeakFleet};
-use super::session::SessionKind;
 
 /// The time without calls after which a server is stopped.
 pub(super) const IDLE_TIMEOUT: Duration = Duration::from_mins(10);
@@ -20,11 +20,11 @@ const CHECK_INTERVAL: Duration = Duration::from_mins(1);
 /// The interval between two checks of the connected servers at URLs.
 const REMOTE_INTERVAL: Duration = Duration::from_secs(20);
 
-/// The time that the kernel waits after its start, and after a client has connected, before it starts servers to read
-/// their lists again. The first requests of clients thus take precedence.
+/// The delay before the kernel starts servers to read their lists again, after its own start and after a client has
+/// connected. So the first requests of clients take precedence.
 const REREAD_DELAY: Duration = Duration::from_secs(5);
 
-/// The maximum number of servers that are started at a time to read their lists again.
+/// The maximum number of servers to start at a time for reading their lists again.
 const MAX_REREADS: usize = 2;
 
 /// Stops idle servers in periodic checks, until the fleet is dropped.
@@ -46,8 +46,8 @@ pub(super) async fn run(fleet: WeakFleet) {
     }
 }
 
-/// Returns whether a client is subscribed to a resource of a session of the shared instance, or to events that the
-/// kernel receives over the session.
+/// Returns whether a client has a subscription in a session of the shared instance: to a resource, or to events that
+/// the kernel receives over the session.
 fn has_subscriber(fleet: &Fleet, server: &ManagedServer, session: SessionKind) -> bool {
     let context = fleet.context();
     // The kernel receives events only over main sessions, and for an isolated server only over those of principals'
@@ -66,9 +66,9 @@ pub(super) async fn check_remote(fleet: WeakFleet) {
     }
 }
 
-/// Reads lists that an earlier kernel has stored from the servers again, once per run of the kernel, because a server's
-/// program may have been updated. Begins when a client other than an operator is connected, and ends early if the fleet
-/// is dropped.
+/// Reads stored lists of an earlier kernel from their servers again, once per run of the kernel, because a server's
+/// program may have been updated. Begins when a client other than an operator connects, and ends early if the fleet is
+/// dropped.
 pub(super) async fn reread(fleet: WeakFleet) {
     let mut is_used = false;
     loop {

@@ -1,7 +1,5 @@
-//! Instances of servers: one for all principals, or one for each if the server is isolated (MGP §15.2 `isolation`).
+//! An instance of a server: the sessions that one principal, or all principals, have with it.
 
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
@@ -10,35 +8,22 @@ use mgp_client_sdk::{Client, ClientBuilder, ClientConfig, EraChoice, Error};
 use mgp_discovery::{ApprovedRegistration, LoginScope, ServerConfig, TargetConfig};
 use mgp_types::method::LogMessage;
 use mgp_types::mgp::{ServerState, ShutdownReason};
-use mgp_types::service::{Call, Context, Principal, Reply, Router, ServerId};
-use mgp_types::sync::Mutex;
-use mgp_types::{ErrorCode, RpcError};
+use mgp_types::service::{Context, Principal, Router, ServerId};
 use tokio::sync::Semaphore;
-use tokio::time::Instant;
 
 use super::context::FleetContext;
+use super::era_choice::{KnownEras, NegotiatedExtensions, SessionKind, SessionNeeds, SessionUse};
 use super::log_messages::{HopMetaLayer, ServedPrincipals, forward_log, request_level};
 use super::notifier::ServerNotifier;
 use super::offer::{offer_callers, offer_to};
 use super::remote_health::RemoteHealth;
 use super::server_log::ServerLog;
-use super::session::{
-    KnownEras, LoginState, NegotiatedExtensions, Session, SessionKind, SessionNeeds, SessionUse,
-};
+use super::session::{LoginState, Session};
 use super::start_hold::StartHold;
 use super::subscriptions::Source;
 use super::target;
 use crate::operator_questions::record_unanswered;
 use crate::policy;
-
-/// The maximum number of instances per isolated server. If it is reached, an unused one is stopped to make room.
-const MAX_INSTANCES: usize = 32;
-
-/// The time after which the unused instance of a principal is stopped.
-const IDLE_TIMEOUT: Duration = Duration::from_mins(5);
-
-/// The interval at which a busy instance is checked again for idleness.
-const IDLE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The maximum time to wait for a usable client after a server has entered the state "connected".
 pub(super) const READY_TIMEOUT: Duration = Duration::from_secs(1);
@@ -51,7 +36,7 @@ pub(super) struct Instance {
     legacy: OnceLock<Arc<Session>>,
 }
 
-/// The parts from which the sessions of an instance are built.
+/// The parts that the sessions of an instance are built from.
 #[derive(Clone)]
 pub(super) struct InstanceParts {
     pub(super) config: Arc<ServerConfig>,
@@ -98,14 +83,18 @@ impl Instance {
 
     /// Returns the session that serves a caller, or `None` while the kernel does not know yet which sessions the server
     /// needs.
-    pub(super) fn session_for(&self, cx: &Context, of: SessionUse) -> Option<&Arc<Session>> {
-        if self.parts.config.era.is_some() || !of.needs_legacy(cx) {
+    pub(super) fn session_for(
+        &self,
+        cx: &Context,
+        session_use: SessionUse,
+    ) -> Option<&Arc<Session>> {
+        if self.parts.config.era.is_some() || !session_use.needs_legacy(cx) {
             return Some(&self.main);
         }
         if let Some(client) = self.main.present() {
             self.parts.eras.observe(client.server());
         }
-        match self.parts.eras.needs(of) {
+        match self.parts.eras.needs(session_use) {
             SessionNeeds::Unknown => None,
             SessionNeeds::One => Some(&self.main),
             SessionNeeds::OnePerEra => Some(self.legacy()),
@@ -132,36 +121,36 @@ impl Instance {
         legacy
     }
 
-    /// Connects the session that serves a caller, and returns it with its client. A start of the main session needs one
-    /// of the permits, if any are given.
+    /// Connects the session that serves a caller, and returns it with its client. If permits are given, a start of the
+    /// main session needs one of them.
     pub(super) async fn wake_for(
         &self,
         cx: &Context,
-        of: SessionUse,
+        session_use: SessionUse,
         permits: Option<&Semaphore>,
     ) -> (Arc<Session>, Result<Client, Error>) {
-        let session = if let Some(session) = self.session_for(cx, of) {
+        let session = if let Some(session) = self.session_for(cx, session_use) {
             session
         } else {
             let woken = self.wake_main(permits).await;
-            match self.session_for(cx, of) {
+            match self.session_for(cx, session_use) {
                 Some(session) if session.kind() == SessionKind::Legacy => session,
                 _ => return (Arc::clone(&self.main), woken),
             }
         };
         if session.kind() == SessionKind::Legacy {
             let (hold, timeout) = (&self.parts.hold, self.wake_timeout());
-            if let Some(client) = session.wake_or_stop(hold, timeout, of).await {
+            if let Some(client) = session.wake_or_stop(hold, timeout, session_use).await {
                 return (Arc::clone(session), Ok(client));
             }
             let is_refused = !hold.forbids_start();
             if is_refused {
                 tracing::info!(server = %self.parts.config.id, "no legacy session; using the modern one");
-                self.parts.eras.refuse_legacy(of, false);
+                self.parts.eras.refuse_legacy(session_use, false);
             }
             let woken = self.wake_main(permits).await;
             if is_refused && woken.is_ok() && self.main.answers().await {
-                self.parts.eras.refuse_legacy(of, true);
+                self.parts.eras.refuse_legacy(session_use, true);
             }
             return (Arc::clone(&self.main), woken);
         }
@@ -173,11 +162,11 @@ impl Instance {
         self.parts.config.start_timeout()
     }
 
-    async fn wake_main(&self, permits: Option<&Semaphore>) -> Result<Client, Error> {
+    pub(super) async fn wake_main(&self, permits: Option<&Semaphore>) -> Result<Client, Error> {
         self.main.wake_with_permit(&self.parts.hold, self.wake_timeout(), permits).await
     }
 
-    /// Returns the kind of the session to which a client (a connection to the server) belongs.
+    /// Returns the kind of the session that a client (a connection to the server) belongs to.
     pub(super) fn kind_of(&self, client: &Client) -> SessionKind {
         let legacy = self.legacy.get().and_then(|legacy| legacy.client().client().ok());
         match legacy {
@@ -187,7 +176,7 @@ impl Instance {
     }
 
     /// Opens the legacy session if its principal had subscriptions in the legacy session of an earlier instance.
-    fn resume_legacy(&self) {
+    pub(super) fn resume_legacy(&self) {
         let InstanceParts { config, context, owner, hold, .. } = &self.parts;
         let (server, owner) = (config.id.clone(), owner.clone());
         let source = Source { server, owner, session: SessionKind::Legacy };
@@ -265,7 +254,7 @@ impl InstanceParts {
         let builder = context.layers(builder, &id);
         let ask_operator = move |cx, question| questions.clone().ask(cx, question);
         let unanswered = record_unanswered(context.governance.audit());
-        let (events, followed, of) = (context.events.clone(), id.clone(), owner.clone());
+        let (events, server, event_owner) = (context.events.clone(), id.clone(), owner.clone());
         // Do not subscribe to the events of the shared instance of an isolated server: it only lists tools, and its
         // events belong to no principal.
         let is_shared = self.approved.is_some() || !config.is_per_agent();
@@ -273,7 +262,7 @@ impl InstanceParts {
         let negotiated = Arc::clone(&self.negotiated);
         let prepare = move |connection: NewConnection| {
             negotiated.set(kind, connection.client().server().mgp.unwrap_or_default());
-            let (events, server, owner) = (events.clone(), followed.clone(), of.clone());
+            let (events, server, owner) = (events.clone(), server.clone(), event_owner.clone());
             async move {
                 if is_main {
                     events.follow(&connection, &server, owner).await;
@@ -330,197 +319,6 @@ fn handle_notifications(
     )
 }
 
-/// The instances of an isolated server, by principal.
-pub(super) struct Instances(Arc<InstanceTable>);
-
-struct InstanceTable {
-    /// The parts that all instances have in common; their `owner` is `None`, and each instance sets its own.
-    parts: InstanceParts,
-    by_owner: Mutex<HashMap<Principal, Arc<AgentInstance>>>,
-}
-
-/// The instance of one principal.
-struct AgentInstance {
-    instance: Instance,
-    running: AtomicUsize,
-    used_at: Mutex<Instant>,
-}
-
-impl Instances {
-    pub(super) fn new(parts: InstanceParts) -> Self {
-        Self(Arc::new(InstanceTable { parts, by_owner: Mutex::default() }))
-    }
-
-    /// Returns the instance of a principal, created if necessary, in a guard that keeps it running.
-    pub(super) fn get_or_create(&self, owner: &Principal) -> Result<InstanceGuard, RpcError> {
-        let InstanceTable { parts, by_owner } = &*self.0;
-        let mut table = by_owner.lock();
-        if let Some(instance) = table.get(owner) {
-            return Ok(InstanceGuard::new(instance));
-        }
-        if table.len() >= MAX_INSTANCES {
-            let unused = table
-                .iter()
-                .filter(|(owner, instance)| instance.is_free() && !self.0.has_subscription(owner));
-            let oldest = unused.min_by_key(|(_, instance)| instance.used_at());
-            let Some(oldest) = oldest.map(|(owner, _)| owner.clone()) else {
-                return Err(too_many(&parts.config));
-            };
-            self.0.remove(&mut table, &oldest);
-        }
-        let instance = Instance::new(InstanceParts {
-            owner: Some(owner.clone()),
-            served: ServedPrincipals::default(),
-            ..parts.clone()
-        })?;
-        let used_at = Mutex::new(Instant::now());
-        let instance = Arc::new(AgentInstance { instance, running: AtomicUsize::new(0), used_at });
-        table.insert(owner.clone(), Arc::clone(&instance));
-        let (context, server) = (parts.context.clone(), parts.config.id.clone());
-        let main = Arc::downgrade(instance.instance.main());
-        tokio::spawn(restore_on_connect(main, context, server, Some(owner.clone())));
-        instance.instance.resume_legacy();
-        let weak = Arc::downgrade(&instance);
-        tokio::spawn(stop_idle(Arc::downgrade(&self.0), owner.clone(), weak));
-        Ok(InstanceGuard::new(&instance))
-    }
-
-    pub(super) fn sessions(&self) -> Vec<Arc<Session>> {
-        let table = self.0.by_owner.lock();
-        table.values().flat_map(|one| one.instance.sessions()).cloned().collect()
-    }
-
-    /// Returns the connected clients of a principal's instance of the server.
-    pub(super) fn clients_of(&self, owner: &Principal) -> Vec<Client> {
-        let instance = self.0.by_owner.lock().get(owner).cloned();
-        instance.iter().flat_map(|one| one.instance.sessions()).filter_map(connected).collect()
-    }
-
-    /// Returns the kind of the session to which a client of a principal's instance belongs.
-    pub(super) fn kind_of(&self, owner: &Principal, client: &Client) -> SessionKind {
-        let instance = self.0.by_owner.lock().get(owner).cloned();
-        instance.map_or(SessionKind::Main, |one| one.instance.kind_of(client))
-    }
-
-    /// Returns the connected clients of all instances, each with the owner of its instance.
-    pub(super) fn clients(&self) -> Vec<(Principal, Client)> {
-        let table = self.0.by_owner.lock();
-        let of_each = table.iter().flat_map(|(owner, one)| {
-            let clients = one.instance.sessions().filter_map(connected);
-            clients.map(move |client| (owner.clone(), client))
-        });
-        of_each.collect()
-    }
-
-    pub(super) async fn stop(&self) {
-        let InstanceTable { parts, by_owner } = &*self.0;
-        let (owners, all): (Vec<_>, Vec<_>) = by_owner.lock().drain().unzip();
-        parts.context.stopped.add(&parts.config.id, owners);
-        let reason = ShutdownReason::OperatorRequest;
-        let stops = all.iter().map(|one| one.instance.stop(&reason));
-        futures_util::future::join_all(stops).await;
-    }
-}
-
-impl InstanceTable {
-    /// Returns whether a principal is subscribed to any resource or event; if so, its instance counts as used.
-    fn has_subscription(&self, owner: &Principal) -> bool {
-        let InstanceParts { config, context, .. } = &self.parts;
-        context.has_subscriber(&config.id, owner)
-    }
-
-    fn remove(&self, table: &mut HashMap<Principal, Arc<AgentInstance>>, owner: &Principal) {
-        let Some(instance) = table.remove(owner) else { return };
-        tracing::debug!(server = %self.parts.config.id, ?owner, "stopping idle instance");
-        tokio::spawn(async move {
-            instance.instance.stop(&ShutdownReason::IdleTimeout).await;
-        });
-    }
-}
-
-impl AgentInstance {
-    fn touch(&self) {
-        *self.used_at.lock() = Instant::now();
-    }
-
-    fn used_at(&self) -> Instant {
-        *self.used_at.lock()
-    }
-
-    fn is_free(&self) -> bool {
-        let is_running = self.running.load(Ordering::Acquire) > 0;
-        !is_running && self.instance.sessions().all(|session| session.hop().parked() == 0)
-    }
-}
-
-/// Returns the client of a session, or `None` if it is not connected.
-fn connected(session: &Arc<Session>) -> Option<Client> {
-    session.client().client().ok()
-}
-
-/// A guard of an instance: the instance counts as used until the guard is dropped.
-pub(super) struct InstanceGuard(Arc<AgentInstance>);
-
-impl InstanceGuard {
-    fn new(instance: &Arc<AgentInstance>) -> Self {
-        instance.running.fetch_add(1, Ordering::AcqRel);
-        Self(Arc::clone(instance))
-    }
-
-    /// Opens in tasks the sessions over which the owner is subscribed to resources or events.
-    pub(super) fn resume(self) {
-        let InstanceParts { config, context, owner, .. } = self.0.instance.parts();
-        let (server, owner) = (config.id.clone(), owner.clone());
-        let has_events = context.events.hub().has_subscriber(&server, owner.as_ref());
-        let main = Source { server, owner, session: SessionKind::Main };
-        let needs_main = has_events || context.subscriptions.has(&main);
-        self.0.instance.resume_legacy();
-        if needs_main {
-            let permits = Arc::clone(&context.start_permits.resumes);
-            tokio::spawn(async move { self.0.instance.wake_main(Some(&permits)).await.map(drop) });
-        }
-    }
-
-    /// Returns the client of the session that serves a caller, and connects the session if that is allowed.
-    pub(super) async fn wake(&self, cx: &Context, of: SessionUse) -> Result<Client, Error> {
-        self.0.instance.wake_for(cx, of, None).await.1
-    }
-
-    pub(super) async fn send(self, call: Call) -> Result<Reply, RpcError> {
-        let (session, woken) = self.0.instance.wake_for(call.cx(), SessionUse::Call, None).await;
-        if let Err(error) = woken {
-            tracing::debug!(%error, "instance not ready for a call");
-        }
-        session.send(call).await
-    }
-}
-
-impl Drop for InstanceGuard {
-    fn drop(&mut self) {
-        self.0.touch();
-        self.0.running.fetch_sub(1, Ordering::AcqRel);
-    }
-}
-
-/// Stops an instance after it has been unused for [`IDLE_TIMEOUT`].
-async fn stop_idle(table: Weak<InstanceTable>, owner: Principal, instance: Weak<AgentInstance>) {
-    loop {
-        let Some(due) = instance.upgrade().map(|one| one.used_at() + IDLE_TIMEOUT) else { return };
-        tokio::time::sleep_until(due.max(Instant::now() + IDLE_INTERVAL)).await;
-        let (Some(table), Some(instance)) = (table.upgrade(), instance.upgrade()) else { return };
-        let mut by_owner = table.by_owner.lock();
-        if table.has_subscription(&owner) {
-            instance.touch();
-        } else if instance.is_free() && instance.used_at().elapsed() >= IDLE_TIMEOUT {
-            // Remove only this instance: a new one may have replaced it.
-            if by_owner.get(&owner).is_some_and(|present| Arc::ptr_eq(present, &instance)) {
-                table.remove(&mut by_owner, &owner);
-            }
-            return;
-        }
-    }
-}
-
 /// Records the states of a legacy session in the server's log until the session is dropped.
 async fn record_session(session: Weak<Session>, log: Arc<ServerLog>) {
     let states = session.upgrade().map(|session| session.client().state().watch());
@@ -539,7 +337,7 @@ async fn record_session(session: Weak<Session>, log: Arc<ServerLog>) {
 
 /// Repeats the clients' subscriptions and log levels whenever a session has connected, until the session is
 /// dropped.
-async fn restore_on_connect(
+pub(super) async fn restore_on_connect(
     session: Weak<Session>,
     context: FleetContext,
     server: ServerId,
@@ -565,14 +363,4 @@ async fn restore_on_connect(
             return;
         }
     }
-}
-
-fn too_many(config: &ServerConfig) -> RpcError {
-    RpcError::new(
-        ErrorCode::RESOURCE_EXHAUSTED,
-        format!(
-            "all {MAX_INSTANCES} instances of `{}` are in use; try again once one is free",
-            config.id
-        ),
-    )
 }

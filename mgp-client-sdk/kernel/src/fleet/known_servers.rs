@@ -87,8 +87,8 @@ impl KnownServers {
 }
 
 /// Returns the digest of everything that determines a server's tools in the index, such as its command or URL, the
-/// extensions that the kernel offers to it and the settings by which the risk of its tools is assessed, followed by
-/// `tools`: the number of tools or [`SILENT`].
+/// extensions that the kernel offers to it and the settings that determine the risk of its tools, followed by `tools`:
+/// the number of tools or [`SILENT`].
 ///
 /// The configuration may contain secrets, so only the digest is stored.
 fn digest(server: &ServerConfig, tools: impl Display) -> String {
@@ -119,7 +119,7 @@ fn digest(server: &ServerConfig, tools: impl Display) -> String {
     format!("{} {tools}", Sha256Hash::digest(text.as_bytes()))
 }
 
-/// Adds the settings by which the risk and the permissions of tools are assessed, because the index contains both.
+/// Adds the settings that determine the risk and the permissions of tools, because the index contains both.
 ///
 /// Each is added only if it is set, so that the digests of older kernels, which did not know it, remain valid.
 fn add_assessment(text: &mut String, mgp: &GovernanceConfig) {

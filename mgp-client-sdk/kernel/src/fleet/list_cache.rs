@@ -2,48 +2,31 @@
 //!
 //! The cached lists outlive the server's process, so that a client can list them without a start of the server.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
-use mgp_client_sdk::{Client, Error, SupervisedClient, gateway};
-use mgp_types::mcp::{
-    Era, ListParams, NextCursor, Prompt, Resource, ResourceTemplate, ServerCapabilities,
-    SkillsCapability, key,
-};
+use mgp_client_sdk::{Client, Error, SupervisedClient};
+use mgp_types::Payload;
+use mgp_types::mcp::{Era, ServerCapabilities, SkillsCapability, key};
 use mgp_types::method::{PromptsList, Request, ResourcesList, ResourcesTemplatesList, SkillsList};
 use mgp_types::mgp::{Extension, ExtensionSet};
-use mgp_types::service::{Call, Method, Params, PeerInfo, ServerId};
+use mgp_types::service::ServerId;
 use mgp_types::sync::{Mutex, MutexGuard};
-use mgp_types::{ErrorCode, Object, Payload};
 use serde::{Deserialize, Serialize};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
-use super::list_entry::fit_entry;
-use super::session::{KnownEras, NegotiatedExtensions, SessionKind, SessionNeeds};
-use crate::kernel_hops;
-use crate::server_answer::is_too_deep;
+use super::era_choice::{KnownEras, NegotiatedExtensions, SessionKind, SessionNeeds};
+use super::list_reading::{entry_key, read_list};
 
-/// The maximum number of entries in a list; further ones are dropped.
-const MAX_ENTRIES: usize = 10_000;
-
-/// The maximum size of a list in bytes; further entries are dropped.
-const MAX_BYTES: usize = 4 * 1024 * 1024;
-
-/// The maximum number of pages of a list that are read.
-const MAX_PAGES: usize = 10_000;
-
-/// The time after which no further page of a list is read.
-const PAGES_TIMEOUT: Duration = Duration::from_secs(20);
-
-/// The time for which a list is considered fresh if its server does not announce changes of it.
+/// The time that a list counts as fresh if its server does not announce changes of it.
 const FRESH_TTL: Duration = Duration::from_secs(2);
 
-/// The time after which a read that is given up counts as unanswered; one that is given up sooner was cancelled.
+/// The minimum duration of an abandoned read that counts as unanswered; a shorter one was cancelled.
 const MIN_UNANSWERED: Duration = Duration::from_secs(4);
 
-/// The time for which no list of a server is read for a client after a read was not answered.
+/// The pause after a server left the reading of a list unanswered; meanwhile none of its lists is read for clients.
 const UNANSWERED_TTL: Duration = Duration::from_secs(30);
 
 /// A kind of list other than the list of tools.
@@ -70,12 +53,12 @@ struct Lists {
     by_kind: [Option<Arc<CachedList>>; 4],
     /// The digest of the lists and capabilities that were stored most recently.
     stored: Option<u64>,
-    /// The time at which a read for a client was given up without an answer, unless a list was read since.
+    /// The time when a read for a client was given up without an answer, unless a list was read since.
     unanswered_at: Option<Instant>,
 }
 
-/// A read of a list for a client. If it is dropped unfinished after [`MIN_UNANSWERED`], the time is recorded at which
-/// the server did not answer.
+/// A read of a list for a client. If it is dropped unfinished after [`MIN_UNANSWERED`], it records the current time as
+/// a failure of the server to answer.
 struct ClientRead<'a> {
     lists: &'a ListCache,
     begun: Instant,
@@ -90,7 +73,7 @@ impl Drop for ClientRead<'_> {
     }
 }
 
-/// A cached list, in the order in which its server listed the entries.
+/// A cached list, in the order of its server.
 #[derive(Default)]
 pub(crate) struct CachedList {
     entries: Vec<ListEntry>,
@@ -129,7 +112,7 @@ pub(super) struct StoredLists {
 impl ListKind {
     const ALL: [Self; 4] = [Self::Resources, Self::Templates, Self::Prompts, Self::Skills];
 
-    fn method(self) -> &'static str {
+    pub(super) fn method(self) -> &'static str {
         match self {
             Self::Resources => ResourcesList::METHOD,
             Self::Templates => ResourcesTemplatesList::METHOD,
@@ -138,7 +121,7 @@ impl ListKind {
         }
     }
 
-    fn is_offered(self, capabilities: &ServerCapabilities) -> bool {
+    pub(super) fn is_offered(self, capabilities: &ServerCapabilities) -> bool {
         match self {
             Self::Resources | Self::Templates => capabilities.resources.is_some(),
             Self::Prompts => capabilities.prompts.is_some(),
@@ -173,7 +156,7 @@ impl CachedList {
         self.digest
     }
 
-    fn push(&mut self, entry: ListEntry) {
+    pub(super) fn push(&mut self, entry: ListEntry) {
         // Keep only the first of several entries with the same key, because the others could not be addressed.
         if !self.by_key.contains_key(&entry.key) {
             self.by_key.insert(Arc::clone(&entry.key), self.entries.len());
@@ -181,7 +164,7 @@ impl CachedList {
         }
     }
 
-    fn finish(mut self) -> Self {
+    pub(super) fn finish(mut self) -> Self {
         let mut hasher = DefaultHasher::new();
         for entry in &self.entries {
             entry.text.as_str().hash(&mut hasher);
@@ -256,7 +239,7 @@ impl ListCache {
             let Some(texts) = texts else { continue };
             let mut list = CachedList::default();
             for text in texts {
-                if let Some(key) = key(kind, &text) {
+                if let Some(key) = entry_key(kind, &text) {
                     let text = Payload::from_trusted(text.as_str().to_owned());
                     list.push(ListEntry { key, text });
                 }
@@ -279,7 +262,7 @@ impl ListCache {
         capabilities.as_ref().map(Payload::as_str).hash(&mut hasher);
         let extensions = self.negotiated.all();
         let fails_at_probe = self.eras.stores_probe_failure();
-        (self.eras.stored(), extensions, fails_at_probe).hash(&mut hasher);
+        (self.eras.stored_needs(), extensions, fails_at_probe).hash(&mut hasher);
         let now = Some(hasher.finish());
         if std::mem::replace(&mut lists.stored, now) == now {
             return None;
@@ -294,7 +277,7 @@ impl ListCache {
             templates: texts(ListKind::Templates),
             prompts: texts(ListKind::Prompts),
             skills: texts(ListKind::Skills),
-            session_per_era: self.eras.stored(),
+            session_per_era: self.eras.stored_needs(),
             extensions: extensions.iter().map(Extension::as_str).map(str::to_owned).collect(),
             fails_at_probe,
         })
@@ -335,7 +318,7 @@ impl ListCache {
         if kind == ListKind::Skills && client.client().is_ok_and(is_legacy) {
             return Ok(false);
         }
-        let list = read(kind, server, client).await?;
+        let list = read_list(kind, server, client).await?;
         let (digest, is_empty) = (list.digest, list.entries.is_empty());
         let mut lists = self.lock();
         lists.unanswered_at = None;
@@ -368,134 +351,15 @@ impl ListCache {
     }
 }
 
-/// Reads all pages of a list, up to the maximum number and size of entries. Leaves out entries that hosts cannot read.
-async fn read(
-    kind: ListKind,
-    server: &ServerId,
-    supervised: &SupervisedClient,
-) -> Result<CachedList, Error> {
-    let client = supervised.client()?;
-    let (mut list, mut params, mut bytes) = (CachedList::default(), ListParams::new(), 0_usize);
-    if !kind.is_offered(client.capabilities()) {
-        return Ok(list.finish());
-    }
-    let (mut cursors, until) = (HashSet::new(), Instant::now() + PAGES_TIMEOUT);
-    for _ in 0..MAX_PAGES {
-        let method = Method::from_static(kind.method());
-        let mut call = Call::request(method, Params::of(kind.method(), &params)?, client.context());
-        kernel_hops::count(&mut call, client.server());
-        let answering = gateway::ungated_supervised(supervised).send(call);
-        let answer = if params.cursor.is_none() {
-            answering.await
-        } else if let Ok(answer) = timeout_at(until, answering).await {
-            answer
-        } else {
-            tracing::warn!(%server, method = kind.method(), ?PAGES_TIMEOUT, "list truncated");
-            break;
-        };
-        let page = match answer {
-            Ok(reply) => reply.get::<Page>()?,
-            // End the list without an error if the method is unknown: many servers have resources and do not implement
-            // templates.
-            Err(error) if error.code() == ErrorCode::METHOD_NOT_FOUND => break,
-            Err(error) => return Err(error.into()),
-        };
-        for text in page.entries(kind).filter_map(|text| nested(kind, text, client.server())) {
-            bytes = bytes.saturating_add(text.as_str().len());
-            if bytes > MAX_BYTES || list.entries.len() >= MAX_ENTRIES {
-                let method = kind.method();
-                tracing::warn!(%server, method, MAX_ENTRIES, MAX_BYTES, "list truncated");
-                return Ok(list.finish());
-            }
-            if let Some(key) = key(kind, &text).filter(|_| !is_too_deep(&text)) {
-                let text = fit_entry(kind, text);
-                list.push(ListEntry { key, text });
-            }
-        }
-        let next = client.server().next_page(page.next.0);
-        bytes = bytes.saturating_add(next.as_ref().map_or(0, String::len));
-        // A server that repeats a cursor would never end the list, so stop reading.
-        match next.filter(|next| bytes <= MAX_BYTES && cursors.insert(next.clone())) {
-            Some(cursor) => params.cursor = Some(cursor),
-            None => break,
-        }
-    }
-    Ok(list.finish())
-}
-
 /// Returns the settings of the skills extension, if a server declared it.
 pub(crate) fn skills(capabilities: &ServerCapabilities) -> Option<SkillsCapability> {
     capabilities.extensions.as_ref()?.get(key::SKILLS_EXTENSION)?.get().ok()
 }
 
-/// A page of any kind of list. Servers written in Go encode an empty list as null.
-#[derive(Deserialize)]
-struct Page {
-    resources: Option<Vec<Payload>>,
-    #[serde(rename = "resourceTemplates")]
-    templates: Option<Vec<Payload>>,
-    prompts: Option<Vec<Payload>>,
-    skills: Option<Vec<Payload>>,
-    #[serde(default, rename = "nextCursor")]
-    next: NextCursor,
-}
-
-impl Page {
-    fn entries(&self, kind: ListKind) -> impl Iterator<Item = Payload> {
-        let entries = match kind {
-            ListKind::Resources => &self.resources,
-            ListKind::Templates => &self.templates,
-            ListKind::Prompts => &self.prompts,
-            ListKind::Skills => &self.skills,
-        };
-        // Copy the entries, because they share the text of their page, and a cached entry must not keep the whole page
-        // in memory.
-        entries.iter().flatten().map(|entry| Payload::from_trusted(entry.as_str().to_owned()))
-    }
-}
-
-/// If the server is itself a kernel, adds one to the number of passed kernels in the `_meta` of the entry; returns
-/// `None` if the number becomes too large or the entry is invalid. Returns an entry of any other server unchanged.
-fn nested(kind: ListKind, text: Payload, callee: &PeerInfo) -> Option<Payload> {
-    if !kernel_hops::is_kernel(callee) {
-        return Some(text);
-    }
-    match kind {
-        ListKind::Resources => {
-            let mut resource: Resource = text.get().ok()?;
-            resource.meta = Some(kernel_hops::add_level(resource.meta.take())?);
-            Payload::of(&resource).ok()
-        }
-        ListKind::Templates => {
-            let mut template: ResourceTemplate = text.get().ok()?;
-            template.meta = Some(kernel_hops::add_level(template.meta.take())?);
-            Payload::of(&template).ok()
-        }
-        // A skill has no `_meta`.
-        ListKind::Skills => Some(text),
-        ListKind::Prompts => {
-            let mut prompt: Prompt = text.get().ok()?;
-            prompt.meta = Some(kernel_hops::add_level(prompt.meta.take())?);
-            Payload::of(&prompt).ok()
-        }
-    }
-}
-
-/// Returns the value of the member that identifies an entry; `None` if the entry is not an object with that member.
-fn key(kind: ListKind, text: &Payload) -> Option<Arc<str>> {
-    let member = match kind {
-        ListKind::Resources | ListKind::Skills => "uri",
-        ListKind::Templates => "uriTemplate",
-        ListKind::Prompts => "name",
-    };
-    // Read no other member: a malformed one is removed or replaced later.
-    let key: String = text.get::<Object>().ok()?.decode(member).ok()??;
-    (!key.is_empty()).then(|| key.into())
-}
-
 #[cfg(test)]
 mod tests {
     use mgp_types::mcp::Revision;
+    use mgp_types::service::PeerInfo;
 
     use super::super::tests::silent_client;
     use super::*;
@@ -558,15 +422,6 @@ mod tests {
         assert!(restored(r#","resources":[]"#), "the templates were not read");
         assert!(!restored(r#","resources":[],"templates":[]"#));
         assert!(!ListCache::default().lacks_any(), "nothing is known of the server");
-    }
-
-    #[test]
-    fn an_entry_is_kept_although_another_member_than_its_key_has_the_wrong_type() {
-        let uri = |text: &str| key(ListKind::Resources, &Payload::from_trusted(text));
-        assert_eq!(uri(r#"{"uri":"x:1","name":5,"uriTemplate":[]}"#).as_deref(), Some("x:1"));
-        for other in [r#"["x:1"]"#, r#"{"uri":5}"#, r#"{"uri":""}"#, "{}", "5"] {
-            assert!(uri(other).is_none(), "{other}");
-        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -46,7 +46,7 @@ fn fit_members(kind: ListKind, entry: &mut Object) -> bool {
     is_changed
 }
 
-/// The members of entries that hosts read. Hosts that ignore the case of names, as many in Go and C# do, would use one
+/// The members of entries that hosts read. Many hosts in Go and C# ignore the case of names, so they would use a member
 /// in other case in place of the one that the kernel checks.
 const KNOWN: [&str; 14] = [
     "_meta",

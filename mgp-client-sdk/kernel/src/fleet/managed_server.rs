@@ -1,33 +1,37 @@
-//! A server of the fleet: its starts and stops, its instances, and the calls that are sent to it.
+//! A server of the fleet: its starts and stops, its instances and its lists. `managed_server/calls.rs` sends calls to it.
 
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{Either, join_all, select};
-use mgp_client_sdk::{Client, Error, SupervisedClient, gateway};
-use mgp_discovery::{ApprovedRegistration, CallTimeouts, KernelConfig, ServerConfig};
+use mgp_client_sdk::{Client, Error, SupervisedClient};
+use mgp_discovery::{ApprovedRegistration, ServerConfig};
 use mgp_types::mcp::{Era, LogLevel};
 use mgp_types::mgp::{ExtensionSet, ServerState, ShutdownReason};
-use mgp_types::service::{BoxFuture, Call, Context, PeerInfo, Principal, Reply, ServerId, Stack};
+use mgp_types::service::{Context, PeerInfo, Principal, ServerId};
 use mgp_types::sync::{Mutex, RwLock};
 use mgp_types::{ErrorCode, RpcError};
 use tokio::sync::watch;
 
 use super::changed_lists::ChangedLists;
 use super::context::FleetContext;
+use super::era_choice::SessionKind;
 use super::first_sync::FirstSync;
-use super::instance::{Instance, InstanceParts, Instances};
+use super::instance::{Instance, InstanceParts};
+use super::isolated_instances::Instances;
 use super::list_cache::{ListCache, ListKind};
 use super::log_messages::ServedPrincipals;
 use super::refresh_queue::{ListGroup, RefreshQueue};
 use super::server_log::ServerLog;
-use super::session::{Session, SessionKind, SessionUse, has_failed};
+use super::session::{Session, has_failed};
 use super::start_hold::StartHold;
 use super::start_permits::{PERMIT_TIMEOUT, StartPermits};
 use super::subscriptions::Source;
 use crate::active_config::SharedConfig;
 use crate::bounds::CallBounds;
+
+mod calls;
 
 /// The maximum time until the state of a server shows that its connection has ended.
 const END_TIMEOUT: Duration = Duration::from_secs(2);
@@ -50,8 +54,8 @@ pub(crate) struct ManagedServer {
     refresh_queue: RefreshQueue,
     first_sync: FirstSync,
     changed_lists: ChangedLists,
-    /// The sequence number of the last run of the server (the time between two starts) in which the kernel requested
-    /// the tools.
+    /// The sequence number of the last run of the server (the time between two starts) during which the kernel
+    /// requested the tools.
     listed_run: watch::Sender<u64>,
     /// The log level that was last requested from the shared instance.
     log_level: Mutex<Option<LogLevel>>,
@@ -139,7 +143,6 @@ impl ManagedServer {
         self.sessions().iter().map(|session| session.running()).sum()
     }
 
-    /// Returns the sessions of all instances.
     fn sessions(&self) -> Vec<Arc<Session>> {
         let isolated = self.isolated.as_ref().map(Instances::sessions).unwrap_or_default();
         self.shared.sessions().cloned().chain(isolated).collect()
@@ -182,7 +185,6 @@ impl ManagedServer {
         &self.start_permits
     }
 
-    /// Returns the maximum duration of a start.
     pub(crate) fn start_timeout(&self) -> Duration {
         self.config.read().start_timeout()
     }
@@ -201,8 +203,8 @@ impl ManagedServer {
         self.shared.latest().client().clone()
     }
 
-    /// Returns the extensions that the server negotiated in the session that serves the calls of a caller, when that
-    /// session of any instance last connected.
+    /// Returns the extensions that the server negotiated when the session for a caller's calls last connected, in any
+    /// instance.
     pub(crate) fn extensions(&self, cx: &Context) -> ExtensionSet {
         self.lists.negotiated().for_calls(cx, self.lists.eras())
     }
@@ -275,7 +277,7 @@ impl ManagedServer {
         Some(sessions.iter().filter(is_connected).count() as u64)
     }
 
-    /// Returns whether the server waits for its first start, in which the kernel reads the server's lists.
+    /// Returns whether the server waits for its first start, when the kernel will read its lists.
     pub(super) fn waits_for_first_start(&self) -> bool {
         let is_stopped = self.hold.forbids_start();
         self.approved.is_none() && !is_stopped && self.state() == ServerState::Registered
@@ -286,7 +288,7 @@ impl ManagedServer {
         self.shared.sessions().map(|session| session.client().restarts()).sum()
     }
 
-    /// Returns the names of the eras in which sessions are connected.
+    /// Returns the names of the eras of the connected sessions.
     pub(super) fn eras(&self) -> Vec<&'static str> {
         let clients = self.shared.sessions().filter_map(|session| session.client().client().ok());
         let eras = clients.map(|client| client.server().era);
@@ -360,8 +362,8 @@ impl ManagedServer {
     }
 
     /// Starts a server whose lists this kernel has not read. Waits until the lists are read, the server has failed, or
-    /// the time limit has passed. If a server connected only after the first wait for its lists had ended, or has
-    /// announced a change of its tools that was not read yet, waits for its tools.
+    /// the time limit has passed. Also waits for the tools of a server that connected only after the first wait for its
+    /// lists, or whose announced change of its tools was not read yet.
     pub(crate) async fn sync(&self, limit: Duration) {
         let begun = tokio::time::Instant::now();
         let _ = tokio::time::timeout(limit, self.retry_start()).await;
@@ -391,7 +393,7 @@ impl ManagedServer {
         use ServerState::{Connecting, Error, Restarting};
         let should_run = matches!(self.state(), Connecting | Restarting | Error);
         let error = self.client().client().err().filter(|_| should_run)?;
-        Some(self.shared.main().with_remedy(error.into()))
+        Some(self.shared.main().add_remedy(error.into()))
     }
 
     /// Returns the error of a call that names an unknown tool of a server whose tools could not be listed.
@@ -405,41 +407,6 @@ impl ManagedServer {
     /// Returns whether each principal has its own instance of the server.
     pub(crate) fn is_isolated(&self) -> bool {
         self.isolated.is_some()
-    }
-
-    /// Connects the session of the shared instance that serves a caller. A server that failed too often stays stopped
-    /// until an operator starts it.
-    async fn wake_shared(
-        &self,
-        cx: &Context,
-        of: SessionUse,
-    ) -> (Arc<Session>, Result<Client, Error>) {
-        self.shared.wake_for(cx, of, Some(&self.start_permits.calls)).await
-    }
-
-    /// Returns the client of the session that serves a caller; starts the session if necessary.
-    pub(crate) async fn wake_for(&self, cx: &Context, of: SessionUse) -> Result<Client, Error> {
-        match &self.isolated {
-            None => {
-                self.shared.served().insert(&cx.principal);
-                self.wake_shared(cx, of).await.1
-            }
-            Some(instances) => instances.get_or_create(&cx.principal)?.wake(cx, of).await,
-        }
-    }
-
-    /// Returns the client over which to request a subscription, and the source that identifies its notifications.
-    pub(crate) async fn wake_to_subscribe(
-        &self,
-        cx: &Context,
-        of: SessionUse,
-    ) -> Result<(Source, Client), Error> {
-        let client = self.wake_for(cx, of).await?;
-        let (owner, session) = match &self.isolated {
-            None => (None, self.shared.kind_of(&client)),
-            Some(all) => (Some(cx.principal.clone()), all.kind_of(&cx.principal, &client)),
-        };
-        Ok((Source { server: self.id.clone(), owner, session }, client))
     }
 
     /// Opens the legacy session again to restore its subscriptions.
@@ -456,97 +423,7 @@ impl ManagedServer {
         join_all(restarts.map(|session| session.client().restart())).await;
     }
 
-    /// Passes a call to the server after all security checks; starts the server if it is stopped.
-    ///
-    /// If `has_access` is `false`, the server is not started, and the checks refuse the call.
-    pub(crate) fn send(
-        self: &Arc<Self>,
-        mut call: Call,
-        has_access: bool,
-    ) -> BoxFuture<'static, Result<Reply, RpcError>> {
-        if !has_access {
-            // A call that waits for this answer was decided earlier, and would go on without another decision.
-            self.sessions().iter().for_each(|session| session.hop().end_parked(call.cx()));
-            return self.shared.main().send(call);
-        }
-        if self.bounds.is_set() {
-            // Set the server of the call, because the limits of a server count its calls by this id.
-            call.cx_mut().server = Some(self.id.clone());
-            let server = Arc::clone(self);
-            let send = Stack::from_fn(move |call| server.send_unbounded(call));
-            let stack = self.bounds.layer(&mut call, &self.id, send);
-            return Box::pin(async move { stack.send(call).await });
-        }
-        self.send_unbounded(call)
-    }
-
-    fn send_unbounded(self: &Arc<Self>, call: Call) -> BoxFuture<'static, Result<Reply, RpcError>> {
-        let sending = self.send_to_instance(call);
-        if !self.hold.is_replaced() {
-            return sending;
-        }
-        let server = Arc::clone(self);
-        Box::pin(async move { sending.await.map_err(|error| server.fit_error(error)) })
-    }
-
-    fn fit_error(&self, error: RpcError) -> RpcError {
-        self.hold.fit_error(&self.id, error)
-    }
-
-    fn send_to_instance(
-        self: &Arc<Self>,
-        mut call: Call,
-    ) -> BoxFuture<'static, Result<Reply, RpcError>> {
-        self.limit_time(&mut call);
-        match &self.isolated {
-            None => self.send_shared(call),
-            Some(instances) => match instances.get_or_create(&call.cx().principal) {
-                Err(error) => Box::pin(std::future::ready(Err(error))),
-                Ok(instance) => {
-                    let server = Arc::clone(self);
-                    Box::pin(async move {
-                        instance.send(call).await.map_err(|error| server.fit_error(error))
-                    })
-                }
-            },
-        }
-    }
-
-    /// Applies the configured time limits to a call. Only a tool can have limits of its own.
-    fn limit_time(&self, call: &mut Call) {
-        let tool = call.tool().map_or("", |tool| tool.name);
-        let limits = self.time_limits(tool);
-        // Change nothing for the default limits, which the server's client applies itself.
-        if limits != KernelConfig::default().call_timeouts(&CallTimeouts::default(), tool) {
-            gateway::limit_time(call, limits.0, limits.1);
-        }
-    }
-
-    /// Returns two time limits for calls of a tool, or of a prompt or resource if the name is empty: the maximum time
-    /// without progress, and the maximum time in total.
-    fn time_limits(&self, tool: &str) -> (Duration, Duration) {
-        self.all_config.config().kernel.call_timeouts(&self.config.read().timeouts, tool)
-    }
-
-    fn send_shared(self: &Arc<Self>, call: Call) -> BoxFuture<'static, Result<Reply, RpcError>> {
-        self.shared.served().insert(&call.cx().principal);
-        let session = self.shared.session_for(call.cx(), SessionUse::Call);
-        if let Some(session) = session.filter(|session| session.usable().is_some()) {
-            return session.send(call);
-        }
-        let server = Arc::clone(self);
-        Box::pin(async move {
-            let (session, woken) = server.wake_shared(call.cx(), SessionUse::Call).await;
-            // Ignore the error here: `send` below returns it and records the refusal.
-            if let Err(error) = woken {
-                tracing::debug!(server = %server.id, %error, "server not ready for a call");
-            }
-            // Adapt the error, because the server may have been replaced while the call waited for its start.
-            session.send(call).await.map_err(|error| server.fit_error(error))
-        })
-    }
-
-    /// Returns the connections over which the server is allowed to learn the roots of a principal.
+    /// Returns the connections that may give the server the roots of a principal.
     pub(crate) fn roots_clients(&self, principal: &Principal) -> Vec<Client> {
         match &self.isolated {
             None if self.shared.parts().answers_roots() => self.clients(),

@@ -17,8 +17,8 @@ const EXTENSIONS: ExtensionSet = ExtensionSet::EMPTY
     .with(Extension::Streaming)
     .with(Extension::Events);
 
-/// Offers a server the extensions that a kernel with this configuration offers to it, so that the server lists the same
-/// definitions as to that kernel.
+/// Offers a server the same extensions as a kernel with this configuration, so that the server lists the same
+/// definitions.
 pub fn offer_extensions(
     builder: ClientBuilder,
     kernel: &KernelConfig,

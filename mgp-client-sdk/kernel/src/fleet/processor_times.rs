@@ -1,4 +1,4 @@
-//! The time that the processors spent busy and idle, by which a kernel decides whether it starts further servers.
+//! The time that the processors spent busy and idle. It decides whether a kernel starts further servers.
 
 use std::fs;
 use std::future;
@@ -10,7 +10,7 @@ use tokio::time::sleep;
 /// The time between two readings of the processor times.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// The least time of one processor that a measurement covers, in ticks of the system's clock; a second has 100.
+/// The minimum time of one processor that a measurement covers, in ticks of the system's clock; a second has 100.
 const MIN_TICKS: u64 = 90;
 
 /// The time of all processors since the start of the system, in ticks.
@@ -28,7 +28,8 @@ impl ProcessorTimes {
     }
 
     /// Parses the content of `/proc/stat`. Its first line has the sums of all processors: user, nice, system, idle,
-    /// waiting for disks, interrupts (two kinds), taken by other machines, and two that are part of the first ones.
+    /// waiting for disks, two kinds of interrupts, taken by other machines, and two that are already part of the first
+    /// two.
     fn parse(text: &str) -> Option<Self> {
         let mut lines = text.lines();
         let sums = lines.next()?.strip_prefix("cpu ")?.split_ascii_whitespace().take(8);

@@ -29,13 +29,13 @@ use super::stored_lists;
 use crate::kernel_hops;
 use crate::proposals::media;
 
-/// The maximum number of pages that are read of a list of tools.
+/// The maximum number of pages to read of a list of tools.
 const MAX_PAGES: usize = 10_000;
 
-/// The number of tools after which no further page is read. Definitions beyond it would be refused, too.
+/// The number of tools after which no further page is read. Definitions beyond it would be refused anyway.
 const MAX_TOOLS: usize = 10_000;
 
-/// The number of bytes of a list of tools after which no further page is read.
+/// The size of a list of tools, in bytes, after which no further page is read.
 const MAX_BYTES: usize = 16 * 1024 * 1024;
 
 /// The time after which no further page of a list of tools is read.
@@ -190,7 +190,7 @@ async fn retry_later(server: Weak<ManagedServer>, group: ListGroup, stale: Stale
     }
 }
 
-/// Reads all lists of a group again, and notifies clients of each that changed, also if another one cannot be read.
+/// Reads all lists of a group again, and notifies clients of each that changed, even if another cannot be read.
 async fn read_group(
     server: &Arc<ManagedServer>,
     group: ListGroup,
@@ -274,8 +274,8 @@ async fn read_tools(
     Ok((has_changed, cut))
 }
 
-/// Returns the tools from all pages of the list, or those of the first pages and the reason why the others were not
-/// read.
+/// Returns the tools from all pages of the list. If not all pages were read, returns the tools of the first pages and
+/// the reason.
 async fn list_tools(
     server: &ManagedServer,
     reader: &SupervisedClient,
@@ -332,9 +332,9 @@ fn list_error(error: RpcError) -> RefreshError {
     error.into()
 }
 
-/// Restores the output schemas that only the modern era has, i.e. those that are not of type `object`, in a list that
-/// was read in the legacy session of a server: the server left them out, put them into the schema of an object, or
-/// replaced a reference to such a schema. Lists for legacy callers have only those with such a reference.
+/// Restores the output schemas that only the modern era has, i.e. those that are not of type `object`, in a list from a
+/// server's legacy session. There the server left them out, put them into the schema of an object, or replaced a
+/// reference to such a schema. Lists for legacy callers have only those with such a reference.
 fn keep_output_schemas(tools: &mut [Tool], indexed: &[IndexedTool]) {
     let known = indexed.iter().filter(|tool| tool.may_use(ToolFeature::OutputSchema));
     let known: HashMap<&str, &IndexedTool> = known.map(|tool| (tool.name(), tool)).collect();
@@ -351,7 +351,7 @@ fn keep_output_schemas(tools: &mut [Tool], indexed: &[IndexedTool]) {
     }
 }
 
-/// Returns whether a schema can be that of an object with the only member `result`.
+/// Returns whether a schema can describe an object with the only member `result`.
 fn may_wrap(schema: &RawObject) -> bool {
     let members = schema.get::<Object>().ok();
     let names = members.and_then(|members| members.decode("required").ok().flatten());

@@ -19,12 +19,12 @@ pub(super) const MAX_RETRY_DELAY: Duration = Duration::from_mins(5);
 /// The minimum of the pause after a read that found a change; the maximum is `MAX_PAUSE`.
 const MIN_PAUSE: Duration = Duration::from_millis(100);
 
-const MAX_PAUSE: Duration = Duration::from_secs(1);
+const MAX_PAUSE: Duration = Duration::from_secs(10);
 
 /// The maximum of the pause after reads of an announced list that found no change; each doubles the pause.
 const MAX_UNCHANGED_PAUSE: Duration = Duration::from_mins(1);
 
-/// The maximum number of bytes that are kept of the error of a list.
+/// The maximum length of a stored error about a list, in bytes.
 const MAX_ERROR_BYTES: usize = 300;
 
 /// The lists that one `list_changed` notification announces; resources include templates.
@@ -107,8 +107,8 @@ impl RefreshQueue {
         !mem::replace(&mut queue.has_reader, true)
     }
 
-    /// Adds a list like [`push`](Self::push), and also returns a receiver that ends after the next read of the list
-    /// that begins after this call, even if that read fails. That read does not wait for the end of a pause.
+    /// Adds a list like [`push`](Self::push). Also returns a receiver that ends after the next read of the list that
+    /// begins after this call, even if that read fails. That read does not wait for the end of a pause.
     pub(super) fn push_observed(&self, group: ListGroup) -> (bool, oneshot::Receiver<()>) {
         let (observer, read) = oneshot::channel();
         let mut queue = self.queue.lock();
@@ -118,9 +118,9 @@ impl RefreshQueue {
         (self.push(group), read)
     }
 
-    /// Returns a receiver that ends after the next read of a list, if the list waits to be read, or is being read and
-    /// its last read did not fail. A list that is being read is then read again. The next read does not wait for the
-    /// end of a pause. Returns `None` for any other list.
+    /// If a list waits to be read, or is being read and its last read did not fail, returns a receiver that ends after
+    /// the next read. A list that is being read is then read again. The next read does not wait for the end of a pause.
+    /// Returns `None` for any other list.
     pub(super) fn observe_waiting(&self, group: ListGroup) -> Option<oneshot::Receiver<()>> {
         let mut queue = self.queue.lock();
         // Do not wait for a read whose last attempt failed, because this one may not be answered either.
@@ -184,10 +184,10 @@ impl RefreshQueue {
         self.queue.lock().pauses.remove(&group);
     }
 
-    /// Notes that a read of a list has ended, and begins the pause before the next one: a server that announces changes
-    /// all the time must not occupy the kernel. The pause is as long as the read, within bounds. It doubles as long as
-    /// the server keeps announcing changes and its list stays the same. There is none while a caller waits for the next
-    /// read.
+    /// Notes that a read of a list has ended, and begins the pause before the next one: a server that constantly
+    /// announces changes must not occupy the kernel. The pause is twice as long as the read, within bounds. It doubles
+    /// as long as the server keeps announcing changes and its list stays the same. There is none while a caller waits for
+    /// the next read.
     pub(super) fn note_read(&self, group: ListGroup, begun: Instant) {
         let mut queue = self.queue.lock();
         queue.reading = None;
@@ -198,7 +198,7 @@ impl RefreshQueue {
             Some(last) if begun < last.until + last.length => {
                 (last.length * 2).min(MAX_UNCHANGED_PAUSE)
             }
-            _ => begun.elapsed().clamp(MIN_PAUSE, MAX_PAUSE),
+            _ => (begun.elapsed() * 2).clamp(MIN_PAUSE, MAX_PAUSE),
         };
         queue.pauses.insert(group, Pause { until: Instant::now() + length, length });
     }
@@ -219,7 +219,7 @@ impl RefreshQueue {
         self.queue.lock().errors.insert(group, clip(error, MAX_ERROR_BYTES));
     }
 
-    /// Returns the error with which the last read of a list failed; `None` if it succeeded.
+    /// Returns the error of the last read of a list; `None` if it succeeded.
     pub(super) fn error(&self, group: ListGroup) -> Option<String> {
         self.queue.lock().errors.get(&group).cloned()
     }
@@ -321,9 +321,9 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_list_is_read_again_after_a_pause_that_is_as_long_as_the_read() {
+    async fn a_list_is_read_again_after_a_pause_twice_as_long_as_the_read() {
         let queue = RefreshQueue::default();
-        for (read, pause) in [(5, 100), (300, 300), (60_000, 1000)] {
+        for (read, pause) in [(5, 100), (300, 600), (60_000, 10_000)] {
             queue.note_change(ListGroup::Tools);
             let waited = pause_after(&queue, read).await;
             assert!((pause..pause + 10).contains(&waited), "{waited} ms after {read} ms");

@@ -16,14 +16,13 @@ use tokio::time::{Instant, timeout};
 /// The time within which a server must answer a check.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// The time for which the result of a check is valid; meanwhile no further check is made.
+/// The lifetime of a check's result; meanwhile no further check is made.
 const RESULT_TTL: Duration = Duration::from_millis(200);
 
 /// The number of failed checks in a row after which the session with a server ends, if each failure may be temporary.
 const MAX_FAILURES: u32 = 3;
 
-/// The minimum interval between failed checks that are counted: failures that follow each other more closely may have
-/// the same cause.
+/// The minimum interval between counted failures: failures in quicker succession may have the same cause.
 const FAILURE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The health of a session with a server at a URL; sessions with other servers are not checked.
@@ -38,7 +37,7 @@ pub(super) struct RemoteHealth {
 #[derive(Debug, Default)]
 struct CheckHistory {
     checked_at: Option<Instant>,
-    /// The run of the server, i.e. the time between two starts, to which the failures belong.
+    /// The run of the server, i.e. the time between two starts, that the failures belong to.
     run: u64,
     /// The number of failed checks in a row.
     failures: u32,
@@ -46,7 +45,7 @@ struct CheckHistory {
     failed_at: Option<Instant>,
 }
 
-/// The failure of a check, with a text that explains it, without anything that the server has sent.
+/// The failure of a check, with an explanation that contains nothing that the server has sent.
 #[derive(Debug, PartialEq, Eq)]
 enum CheckFailure {
     /// The server does not work until something changes, or its session is lost.
@@ -148,14 +147,14 @@ async fn ping(client: &Client) -> Result<(), RpcError> {
     let cx = client.context();
     let call = match client.server().era {
         Era::Legacy => Call::ask::<Ping>(&EmptyParams::new(), cx)?,
-        // Ask with another method, because the modern era has no `ping`.
+        // Ask with a different method, because the modern era has no `ping`.
         Era::Modern => Call::ask::<ServerDiscover>(&DiscoverParams::new(), cx)?,
     };
     gateway::ungated(client).send(call).await.map(drop)
 }
 
-/// Returns how an error shows that the server does not work; `None` if a working server can cause it, too. While calls
-/// are running (`is_busy`), a connection that fails may be the exception.
+/// Returns what an error shows about a server that does not work; `None` if a working server can also cause it. While
+/// calls are running (`is_busy`), a connection that fails may be the exception.
 fn check_failure(error: &RpcError, is_busy: bool) -> Option<CheckFailure> {
     use CheckFailure::{Lasting, Passing};
     let own_text = || {
@@ -177,8 +176,7 @@ fn check_failure(error: &RpcError, is_busy: bool) -> Option<CheckFailure> {
         }
         Some(HttpFailure::Status(403 | 408 | 425 | 429)) => Passing(own_text()),
         Some(HttpFailure::Unreachable) if is_busy => Passing(own_text()),
-        // Use the text of the failure and not the message, which can contain the error with which the server refused to
-        // resume its answer.
+        // Use the text of the failure and not the message, which can contain the server's refusal to resume its answer.
         Some(failure @ HttpFailure::ConnectionLost) => {
             let why = failure.to_string();
             if is_busy { Passing(why) } else { Lasting(why) }

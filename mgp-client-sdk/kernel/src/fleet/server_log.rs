@@ -8,20 +8,20 @@ use mgp_types::service::Principal;
 use mgp_types::sync::Mutex;
 use mgp_types::{Timestamp, clip};
 
-use super::session::SessionKind;
+use super::era_choice::SessionKind;
 
 /// The maximum number of lines in the log of a server; the oldest are dropped first.
 const MAX_LINES: usize = 500;
 
 const MAX_BYTES: usize = 64 * 1024;
 
-/// The maximum number of missing logins that are remembered for each server.
+/// The maximum number of missing logins to remember for each server.
 const MAX_LOGINS: usize = 32;
 
 /// The maximum number of bytes of a line that the reason of a failed start quotes.
 const MAX_QUOTE_BYTES: usize = 200;
 
-/// The minimum length of a secret that is hidden in a quote; shorter values would hide ordinary words.
+/// The minimum length of a secret to hide in a quote; hiding shorter values would hide ordinary words.
 const MIN_SECRET_BYTES: usize = 6;
 
 /// The log of a server, which is kept across restarts of its process.
@@ -145,12 +145,12 @@ impl ServerLog {
         self.0.lock().manifest_error.clone()
     }
 
-    /// Records why the server has failed; returns whether the reason is another one than that of the last failure.
+    /// Records why the server has failed; returns whether the reason differs from that of the last failure.
     pub(super) fn set_failure(&self, reason: &Arc<str>) -> bool {
         self.0.lock().failure.replace(Arc::clone(reason)).as_ref() != Some(reason)
     }
 
-    /// Returns why the server has failed last, also if it was started again since.
+    /// Returns why the server has failed last, even if it was started again since.
     pub(super) fn failure(&self) -> Option<Arc<str>> {
         self.0.lock().failure.clone()
     }

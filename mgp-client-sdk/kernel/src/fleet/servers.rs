@@ -12,10 +12,10 @@ use mgp_types::service::ServerId;
 use mgp_types::sync::{Mutex, RwLock};
 
 use super::context::FleetContext;
+use super::era_choice::SessionKind;
 use super::first_sync::FIRST_SYNC_TIMEOUT;
 use super::managed_server::ManagedServer;
 use super::refresh_queue::ListGroup;
-use super::session::SessionKind;
 use super::state_watch;
 use super::stored_lists;
 use crate::proposals::manifest;
@@ -139,8 +139,8 @@ impl Fleet {
         self.synced_within(servers, FIRST_SYNC_TIMEOUT).await;
     }
 
-    /// Waits for the lists of new servers, at most until `limit` after each was added. A server that does not even
-    /// answer until searches no longer wait is recorded, so that the next kernel does not wait for it.
+    /// Waits for the lists of new servers, at most until `limit` after each was added. Records a server that does not
+    /// even answer until searches stop waiting for it, so that the next kernel does not wait for it.
     pub(crate) async fn synced_within(
         &self,
         servers: impl Iterator<Item = &Arc<ManagedServer>>,
@@ -187,8 +187,7 @@ impl Fleet {
     pub(crate) fn reconfigure(&self, config: ServerConfig) {
         let Some(server) = self.get(config.id.as_str()) else { return };
         server.set_config(config);
-        // Refresh the known tools. They may be outdated, e.g. because the server's tags changed, by which tools are
-        // searched.
+        // Refresh the known tools. They may be outdated, e.g. because the server's tags changed, which searches use.
         if !self.is_known(&server) {
             self.refresh_tools(server.id());
             tokio::spawn(async move { server.start().await });
@@ -301,7 +300,6 @@ impl Fleet {
         self.all().get(id).cloned()
     }
 
-    /// Returns a snapshot of the table.
     pub(crate) fn all(&self) -> Arc<Table> {
         Arc::clone(&self.0.table.read())
     }

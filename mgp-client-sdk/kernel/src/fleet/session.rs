@@ -1,73 +1,30 @@
-//! A session with a server in one protocol era, and the choice between two such sessions.
-//!
-//! Servers built with some SDKs can ask their callers (elicitation, sampling, roots) in the legacy era only,
-//! although they also serve the modern era. So the kernel uses the caller's era towards the server: the main
-//! session has the newest era of the server, and a second, legacy one is opened for the first legacy caller
-//! that can be asked or subscribes to a resource. A server at a URL that keeps no sessions, or answers in JSON, cannot
-//! ask in the legacy era; then the main session serves all calls, and the legacy one only subscriptions, if it has a
-//! stream for messages outside of calls.
+//! A session with a server in one protocol era.
 
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use mgp_client_sdk::gateway::{AuthorizationFailed, FailsAtProbe};
+use mgp_client_sdk::gateway::AuthorizationFailed;
 use mgp_client_sdk::{Client, Error, Hop, SupervisedClient};
 use mgp_lifecycle::LifecycleError;
 use mgp_transport::http::BackChannel;
-use mgp_types::mcp::{Era, Revision};
-use mgp_types::mgp::{ExtensionSet, ServerState, ShutdownReason};
-use mgp_types::service::{BoxFuture, Call, Context, PeerInfo, Principal, Reply, ServerId};
-use mgp_types::sync::{Mutex, RwLock};
+use mgp_types::mgp::{ServerState, ShutdownReason};
+use mgp_types::service::{BoxFuture, Call, Principal, Reply, ServerId};
+use mgp_types::sync::Mutex;
 use mgp_types::{ErrorCode, RpcError};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 
+use super::era_choice::{SessionKind, SessionUse};
 use super::remote_health::RemoteHealth;
 use super::server_log::ServerLog;
 use super::start_hold::StartHold;
 use super::start_permits::PERMIT_TIMEOUT;
-use super::task_tools::{InMainSession, TaskTools};
 use crate::server_answer::limit_depth;
 
-/// The time for which the kernel does not try again to open a legacy session with a server that has refused one.
-const REFUSED_TTL: Duration = Duration::from_mins(10);
-
-/// The minimum time between two starts of a failed server that are caused by calls, and between two attempts to open a
-/// legacy session with it.
+/// The minimum time between two call-triggered starts of a failed server.
 const RETRY_INTERVAL: Duration = Duration::from_secs(5);
-
-/// The kinds of the two sessions that an instance of a server can have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum SessionKind {
-    /// The session of the configured era, or of the newest era that the server supports.
-    Main,
-    /// The session for legacy callers of a server that serves both eras.
-    Legacy,
-}
-
-/// The purpose for which a caller uses a session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SessionUse {
-    Call,
-    /// Notifications of a changed resource, which some servers send in the legacy era only.
-    Subscription,
-    /// Notifications of a changed resource, after the server has refused the subscription in the legacy era.
-    ModernSubscription,
-}
-
-impl SessionUse {
-    /// Returns whether the caller might miss questions or notifications in a session of the modern era.
-    pub(super) fn needs_legacy(self, cx: &Context) -> bool {
-        let is_affected = match self {
-            Self::Call => cx.caller.accepts.any() && cx.extensions.get::<InMainSession>().is_none(),
-            Self::Subscription => true,
-            Self::ModernSubscription => false,
-        };
-        cx.caller.era == Era::Legacy && is_affected
-    }
-}
 
 /// A connection to a server in one era: passes calls to the server, starts it on demand, and counts the calls in
 /// flight.
@@ -79,11 +36,11 @@ pub(super) struct Session {
     login: LoginState,
     /// The number of calls in flight in this session.
     running: AtomicUsize,
-    /// The time at which the last call began or ended, whichever is later.
+    /// The time when the last call began or ended, whichever is later.
     used_at: Mutex<Instant>,
-    /// The time at which a call last caused a start of the failed server.
+    /// The time when a call last caused a start of the failed server.
     retried_at: Mutex<Option<Instant>>,
-    /// The lock under which one call at a time uses a permit to start the server.
+    /// The lock that lets one call at a time use a permit to start the server.
     start_turn: tokio::sync::Mutex<()>,
     health: RemoteHealth,
 }
@@ -148,7 +105,7 @@ impl Session {
     /// started after it has drained.
     pub(super) async fn wake(&self, hold: &StartHold, timeout: Duration) -> Result<Client, Error> {
         let woken = self.wake_client(hold, timeout).await;
-        woken.map_err(|error| self.with_remedy(error.into()).into())
+        woken.map_err(|error| self.add_remedy(error.into()).into())
     }
 
     async fn wake_client(&self, hold: &StartHold, timeout: Duration) -> Result<Client, Error> {
@@ -210,7 +167,7 @@ impl Session {
     }
 
     /// Returns whether a call should start the server now: always if the server is stopped, and only from time to time
-    /// if it has failed; `retried_at` is the time at which a call last caused a start of the failed server.
+    /// if it has failed; `retried_at` is the time when a call last caused a start of the failed server.
     fn is_due(&self, retried_at: Option<Instant>) -> bool {
         let is_retry_due = || retried_at.is_none_or(|at| at.elapsed() >= RETRY_INTERVAL);
         match self.state() {
@@ -281,11 +238,11 @@ impl Session {
         self.present().filter(is_known)
     }
 
-    /// Returns whether the server can ask callers in this session or, for a subscription, notify them. The answer to a
-    /// ping shows the former, if no other answer has.
-    async fn can_serve(&self, client: &Client, of: SessionUse) -> bool {
+    /// Returns whether the server can ask callers in this session or, for a subscription, notify them. If no earlier
+    /// answer shows whether it can ask, pings the server.
+    async fn can_serve(&self, client: &Client, session_use: SessionUse) -> bool {
         let back_channel = || client.monitor().back_channel();
-        if of != SessionUse::Call && client.monitor().has_session_stream() {
+        if session_use != SessionUse::Call && client.monitor().has_session_stream() {
             return true;
         }
         if back_channel() == BackChannel::Unknown {
@@ -301,13 +258,13 @@ impl Session {
         !is_missing
     }
 
-    /// Starts this legacy session. If the server does not support the legacy era, or the session does not suffice for
-    /// this use, returns `None`, and stops the session unless it can serve subscriptions.
+    /// Starts this legacy session. Returns `None` if the server does not support the legacy era, or the session does
+    /// not suffice for this use; then also stops the session unless it can serve subscriptions.
     pub(super) async fn wake_or_stop(
         &self,
         hold: &StartHold,
         timeout: Duration,
-        of: SessionUse,
+        session_use: SessionUse,
     ) -> Option<Client> {
         let mut states = self.client.state().watch();
         let woken = tokio::select! {
@@ -315,7 +272,7 @@ impl Session {
             () = has_failed(&mut states) => None,
         };
         if let Some(client) = woken {
-            if self.can_serve(&client, of).await {
+            if self.can_serve(&client, session_use).await {
                 return Some(client);
             }
             if client.monitor().has_session_stream() {
@@ -334,18 +291,18 @@ impl Session {
         let (running, sending) = (RunningCall::new(self), self.hop.send(call));
         Box::pin(async move {
             let answer = sending.await.map_err(|error| {
-                running.0.note_failure(&error);
-                running.0.with_remedy(error)
+                running.0.check_if_doubtful(&error);
+                running.0.add_remedy(error)
             });
             if let Ok(reply) = &answer {
-                running.0.note_answer(reply);
+                running.0.clear_missing_login(reply);
             }
             limit_depth(answer)
         })
     }
 
     /// Records that the login is not missing, if it was reported as missing and the server has answered a call.
-    fn note_answer(&self, reply: &Reply) {
+    fn clear_missing_login(&self, reply: &Reply) {
         // Count only complete replies: other replies may come from the security checks, e.g. a question to the caller.
         let is_answered = self.health.is_remote() && matches!(reply, Reply::Complete(_));
         if is_answered && self.login.missing().is_some() {
@@ -354,7 +311,7 @@ impl Session {
     }
 
     /// Checks the server in a task if the error of a call could mean that the server no longer answers.
-    fn note_failure(self: &Arc<Self>, error: &RpcError) {
+    fn check_if_doubtful(self: &Arc<Self>, error: &RpcError) {
         if self.health.is_doubtful_after(error) {
             let session = Arc::clone(self);
             tokio::spawn(async move { session.check().await });
@@ -362,7 +319,7 @@ impl Session {
     }
 
     /// Adds the remedy to an error: the key that raises the time limit of a call, or the login that is missing.
-    pub(super) fn with_remedy(&self, error: RpcError) -> RpcError {
+    pub(super) fn add_remedy(&self, error: RpcError) -> RpcError {
         let source = std::error::Error::source(&error);
         let key = match source.and_then(|source| source.downcast_ref::<LifecycleError>()) {
             Some(LifecycleError::TimedOut(_)) => "timeout",
@@ -423,176 +380,5 @@ impl Drop for RunningCall {
     fn drop(&mut self) {
         self.0.touch();
         self.0.running.fetch_sub(1, Ordering::AcqRel);
-    }
-}
-
-/// The known facts about the eras of a server, learnt from its last connection or stored by the last kernel. All
-/// instances of the server share them.
-#[derive(Default)]
-pub(super) struct KnownEras {
-    needs: AtomicU8,
-    /// Set if the program fails at the request that detects its era.
-    fails_at_probe: FailsAtProbe,
-    /// `true` if the last connection used MCP 2025-03-26 or an earlier revision.
-    is_early: AtomicBool,
-    /// The times until which the kernel does not try to use a legacy session, for calls and for subscriptions.
-    refused_until: Mutex<[Option<Instant>; 2]>,
-    /// The tools that need a task of the main session.
-    pub(super) task_tools: TaskTools,
-}
-
-/// The sessions that a server needs for callers of both eras.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum SessionNeeds {
-    /// Unknown, because the server has never been connected.
-    Unknown,
-    /// One session: the server is legacy, or can ask modern callers for all kinds of input.
-    One,
-    /// One session per era: the server is modern, but in the legacy era, if it supports that, it might ask for more
-    /// kinds of input.
-    OnePerEra,
-}
-
-impl KnownEras {
-    /// Derives from the facts of a server's main session whether one session suffices, or each era needs a session of
-    /// its own.
-    pub(super) fn observe(&self, facts: &PeerInfo) {
-        self.is_early.store(facts.revision <= Revision::V2025_03_26, Ordering::Relaxed);
-        let is_enough = facts.era == Era::Legacy || facts.asks_in_rounds;
-        self.set(if is_enough { SessionNeeds::One } else { SessionNeeds::OnePerEra });
-    }
-
-    pub(super) fn set(&self, needs: SessionNeeds) {
-        self.needs.store(needs as u8, Ordering::Relaxed);
-    }
-
-    /// Returns the sessions that the server needs for this use.
-    pub(super) fn needs(&self, of: SessionUse) -> SessionNeeds {
-        let until = || self.refused_until.lock()[usize::from(of != SessionUse::Call)];
-        let is_refused = || until().is_some_and(|until| until > Instant::now());
-        match self.needs.load(Ordering::Relaxed) {
-            0 => SessionNeeds::Unknown,
-            2 if !is_refused() => SessionNeeds::OnePerEra,
-            _ => SessionNeeds::One,
-        }
-    }
-
-    /// Records that no legacy session could be used. If the server has answered the attempt, it does not support the
-    /// legacy era for this use. Otherwise it may have been unreachable, so the kernel tries again soon.
-    pub(super) fn refuse_legacy(&self, of: SessionUse, has_answered: bool) {
-        let ttl = if has_answered { REFUSED_TTL } else { RETRY_INTERVAL };
-        let mut refused_until = self.refused_until.lock();
-        let refused_until = &mut refused_until[usize::from(of != SessionUse::Call)];
-        // Concurrent calls can report both outcomes; a refusal counts more than a missing answer.
-        *refused_until = (*refused_until).max(Some(Instant::now() + ttl));
-    }
-
-    /// Returns the flag for a program that fails at the probe, which all its clients share.
-    pub(super) fn fails_at_probe(&self) -> &FailsAtProbe {
-        &self.fails_at_probe
-    }
-
-    /// Restores what an earlier kernel stored about the probe.
-    pub(super) fn restore_probe_failure(&self, fails: bool) {
-        self.fails_at_probe.set(fails);
-        self.is_early.store(fails, Ordering::Relaxed);
-    }
-
-    /// Returns, for the store, whether the program fails at the probe; `false` for one with a later revision than
-    /// 2025-03-26. Programs on early SDKs, e.g. the Python SDK before 1.8, do not answer the probe at all, which costs
-    /// 10 s at each start. After an update to a later SDK they must be probed again.
-    pub(super) fn stores_probe_failure(&self) -> bool {
-        self.fails_at_probe.get() && self.is_early.load(Ordering::Relaxed)
-    }
-
-    /// Returns, for the store, whether the server needs a session per era; `None` if it has never been connected.
-    pub(super) fn stored(&self) -> Option<bool> {
-        match self.needs.load(Ordering::Relaxed) {
-            0 => None,
-            needs => Some(needs == SessionNeeds::OnePerEra as u8),
-        }
-    }
-}
-
-/// The extensions that a server negotiated when each kind of its sessions last connected, or that the last kernel
-/// stored. All instances of the server share them.
-#[derive(Default)]
-pub(super) struct NegotiatedExtensions(RwLock<[Option<ExtensionSet>; 2]>);
-
-impl NegotiatedExtensions {
-    /// Records what a server negotiated in a session of this kind.
-    pub(super) fn set(&self, session: SessionKind, extensions: ExtensionSet) {
-        self.0.write()[session as usize] = Some(extensions);
-    }
-
-    /// Returns the extensions that the server negotiated in the session that serves the calls of a caller: in the main
-    /// one, unless the caller needs a legacy session and such a session has connected.
-    pub(super) fn for_calls(&self, cx: &Context, eras: &KnownEras) -> ExtensionSet {
-        let [main, legacy] = *self.0.read();
-        let of = SessionUse::Call;
-        let is_legacy = of.needs_legacy(cx) && eras.needs(of) == SessionNeeds::OnePerEra;
-        legacy.filter(|_| is_legacy).or(main).unwrap_or_default()
-    }
-
-    /// Returns the extensions that the server negotiated in sessions of any kind.
-    pub(super) fn all(&self) -> ExtensionSet {
-        let [main, legacy] = *self.0.read();
-        main.unwrap_or_default() | legacy.unwrap_or_default()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use mgp_types::mgp::Extension;
-    use mgp_types::service::{Peer, Scope, ScopeKind};
-
-    use super::*;
-
-    #[test]
-    fn only_the_extensions_of_the_session_that_takes_a_call_apply_to_it() {
-        let caller = |revision: Revision, accepts_questions: bool| {
-            let mut facts = PeerInfo::new(revision);
-            facts.accepts.elicitation = accepts_questions;
-            let scope = Scope::new(ScopeKind::Request);
-            let mut cx = Context::new(Peer::none(), scope, Principal::local());
-            cx.caller = Arc::new(facts);
-            cx
-        };
-        let modern = caller(Revision::V2026_07_28, true);
-        let (asked, silent) =
-            (caller(Revision::V2025_06_18, true), caller(Revision::V2025_06_18, false));
-        let of_main = ExtensionSet::EMPTY.with(Extension::DataReferences);
-        let of_legacy = ExtensionSet::EMPTY.with(Extension::SessionState);
-        let (negotiated, eras) = (NegotiatedExtensions::default(), KnownEras::default());
-        eras.set(SessionNeeds::OnePerEra);
-        negotiated.set(SessionKind::Main, of_main);
-        assert_eq!(negotiated.for_calls(&asked, &eras), of_main, "it has no legacy session yet");
-        negotiated.set(SessionKind::Legacy, of_legacy);
-        assert_eq!(negotiated.for_calls(&asked, &eras), of_legacy);
-        for other in [&modern, &silent] {
-            assert_eq!(negotiated.for_calls(other, &eras), of_main);
-        }
-        assert_eq!(negotiated.all(), of_main | of_legacy);
-        eras.refuse_legacy(SessionUse::Call, true);
-        assert_eq!(
-            negotiated.for_calls(&asked, &eras),
-            of_main,
-            "the main session takes all calls"
-        );
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn only_a_server_that_answered_is_taken_as_one_without_the_legacy_era() {
-        let eras = KnownEras::default();
-        eras.set(SessionNeeds::OnePerEra);
-        for (has_answered, ttl) in [(false, RETRY_INTERVAL), (true, REFUSED_TTL)] {
-            let needs = || eras.needs(SessionUse::Call);
-            eras.refuse_legacy(SessionUse::Call, has_answered);
-            tokio::time::advance(ttl / 2).await;
-            assert_eq!(needs(), SessionNeeds::One, "{has_answered}");
-            assert_eq!(eras.needs(SessionUse::Subscription), SessionNeeds::OnePerEra);
-            tokio::time::advance(ttl).await;
-            assert_eq!(needs(), SessionNeeds::OnePerEra, "{has_answered}");
-        }
     }
 }

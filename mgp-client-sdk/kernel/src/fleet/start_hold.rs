@@ -61,7 +61,8 @@ impl StartHold {
         true
     }
 
-    /// Returns the error of a call to a server. If the server ends because its entry changed, the caller can try again.
+    /// Returns the error of a call to a server. If the server ended because its entry changed, the error lets the
+    /// caller try again.
     pub(super) fn fit_error(&self, server: &ServerId, error: RpcError) -> RpcError {
         if !self.is_replaced() {
             return error;

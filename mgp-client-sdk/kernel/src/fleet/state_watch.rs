@@ -10,12 +10,12 @@ use mgp_types::service::ServerId;
 use tokio::sync::broadcast::{self, error::RecvError};
 
 use super::context::FleetContext;
+use super::era_choice::SessionKind;
 use super::instance::READY_TIMEOUT;
 use super::managed_server::ManagedServer;
 use super::notifier::ServerNotifier;
 use super::refresh_queue::ListGroup;
 use super::server_log::ServerLog;
-use super::session::SessionKind;
 
 /// Processes the state changes of a server until the server is dropped.
 pub(super) async fn run(server: Weak<ManagedServer>, context: FleetContext) {
@@ -39,8 +39,8 @@ pub(super) async fn run(server: Weak<ManagedServer>, context: FleetContext) {
     }
 }
 
-/// Announces each change of state to the clients that see the server, until the server is dropped. The reason of a
-/// failure is kept in the server's log, because the state itself shows it only until the server is started again.
+/// Announces each change of state to the clients that see the server, until the server is dropped. Keeps the reason of
+/// a failure in the server's log, because the state shows it only until the next start.
 pub(super) async fn announce(
     mut changes: broadcast::Receiver<Transition>,
     notifier: ServerNotifier,
@@ -61,8 +61,8 @@ pub(super) async fn announce(
     }
 }
 
-/// Returns whether a server has failed. A drain counts as a failure if its reason is not one of a stop: the server has
-/// then reported that it is unhealthy. A stop of a failed server, instead of its restart, is not another failure.
+/// Returns whether a server has failed. A drain counts as a failure unless it is part of a stop: the server has then
+/// reported that it is unhealthy. Stopping a failed server instead of restarting it is not another failure.
 fn is_failure(change: &Transition) -> bool {
     let is_stop = || ShutdownReason::KNOWN.iter().any(|stop| stop.as_str() == &*change.reason);
     match change.to {

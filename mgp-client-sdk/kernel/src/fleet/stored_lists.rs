@@ -24,7 +24,6 @@ pub(crate) async fn load(store: &Arc<dyn Store>) -> Result<HashMap<String, Paylo
     Ok(records.filter_map(|record| Some((record.key, record.value?))).collect())
 }
 
-/// Stores the lists of a server if they have changed.
 pub(super) async fn save(store: &Arc<dyn Store>, server: &ServerId, lists: &ListCache) {
     let Some(lists) = lists.take_unstored() else { return };
     let change = Payload::of(&lists).and_then(|lists| {
@@ -48,8 +47,8 @@ pub(super) async fn remove(store: &Arc<dyn Store>, server: &ServerId) {
     }
 }
 
-/// Removes the tools and lists of a server from the state folder of a kernel that does not run, so that a later server
-/// with the same id does not have them.
+/// Removes a server's tools and lists from the state folder of a kernel that does not run, so that a later server with
+/// the same id does not inherit them.
 ///
 /// # Errors
 /// [`KernelError::Index`] or [`KernelError::Store`] if the state cannot be read or written.

@@ -16,19 +16,19 @@ use mgp_types::sync::Mutex;
 use mgp_types::{Backoff, ErrorCode, RpcError};
 use tokio::time::{sleep, timeout};
 
+use super::era_choice::SessionKind;
 use super::notifier::ServerNotifier;
 use super::refresh_queue::{MAX_RETRY_DELAY, RETRY_DELAY};
-use super::session::SessionKind;
 
 const MAX_SUBSCRIPTIONS: usize = 65_536;
 
-/// The maximum number of levels above a resource on which subscriptions to its folders are looked up.
+/// The maximum number of levels above a resource that are searched for subscriptions to its folders.
 const MAX_LEVELS: usize = 32;
 
 /// The maximum time that a new subscriber waits for the server's answer to the end of the previous subscription.
 const UNSUBSCRIBE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The session in which a subscription was requested.
+/// The session of a subscription.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Source {
     pub(crate) server: ServerId,
@@ -46,12 +46,12 @@ struct Subscription {
     subscribers: usize,
     source: Source,
     uri: String,
-    /// The server's client over which the subscription was requested; `None` before the request or after its failure.
+    /// The server's client that requested the subscription; `None` before the request or after its failure.
     client: Option<WeakClient>,
-    /// `true` if the server has accepted the subscription; `false` also if the request for it was cancelled.
+    /// `true` if the server has accepted the subscription; `false` if the request for it was cancelled.
     is_accepted: bool,
-    /// The lock under which one subscriber at a time requests the subscription, or the kernel ends it; the others wait
-    /// for the outcome.
+    /// The lock that lets one subscriber at a time request the subscription, or the kernel end it; the others wait for
+    /// the outcome.
     turn: Arc<tokio::sync::Mutex<()>>,
     /// The number of requests to subscribe that succeeded or failed; a cancelled request does not count.
     outcomes: u64,
@@ -134,9 +134,9 @@ impl ResourceSubscriptions {
         Ok(watch)
     }
 
-    /// Requests a subscription over a connection to the server. Returns `false` if there is no subscription with this
-    /// key, or the server has already accepted it over the same connection. If a request over the same connection fails
-    /// while this one waits for its turn, returns the same error, so that the waiting times do not add up.
+    /// Requests a subscription over a connection to the server. Returns `false` if no subscription has this key, or the
+    /// server has already accepted it over the same connection. If a request over the same connection fails while this
+    /// one waits for its turn, returns the same error, so that waiting times do not add up.
     async fn request(&self, client: &Client, key: &str) -> Result<bool, RpcError> {
         let known = self.0.lock().get(key).map(|one| (Arc::clone(&one.turn), one.outcomes));
         let Some((turn, outcomes)) = known else { return Ok(false) };
@@ -231,7 +231,7 @@ impl ResourceSubscriptions {
     }
 
     /// Requests all subscriptions of a session again over its new connection, except those that a client is already
-    /// requesting over this connection. Returns the keys of the subscriptions for which this succeeded.
+    /// requesting over this connection. Returns the keys of those that succeeded.
     async fn resubscribe(&self, source: &Source, client: &Client) -> Vec<String> {
         let keys: Vec<_> = {
             let table = self.0.lock();

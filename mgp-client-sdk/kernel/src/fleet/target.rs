@@ -163,7 +163,7 @@ fn own_path(env: &BTreeMap<String, Expanded>) -> Option<&Expanded> {
     let is_path = |name: &str| {
         if cfg!(windows) { name.eq_ignore_ascii_case("PATH") } else { name == "PATH" }
     };
-    // The last one is in force, as for the program.
+    // The last one applies, as for the program.
     env.iter().rfind(|(name, _)| is_path(name)).map(|(_, path)| path)
 }
 

@@ -2,14 +2,15 @@
 
 use mgp_types::service::Context;
 
+use super::era_choice::{SessionNeeds, SessionUse};
 use super::managed_server::ManagedServer;
-use super::session::{SessionNeeds, SessionUse};
 
 impl ManagedServer {
     /// Returns whether the calls of a caller use the legacy session of a server of both eras.
     pub(crate) fn uses_legacy_session(&self, cx: &Context) -> bool {
-        let of = SessionUse::Call;
-        of.needs_legacy(cx) && self.lists().eras().needs(of) == SessionNeeds::OnePerEra
+        let session_use = SessionUse::Call;
+        session_use.needs_legacy(cx)
+            && self.lists().eras().needs(session_use) == SessionNeeds::OnePerEra
     }
 
     /// Returns whether the server has refused to run a tool without a task.

@@ -10,8 +10,8 @@ use mgp_types::sync::Mutex;
 /// The maximum number of remembered tools of a server.
 const MAX_TOOLS: usize = 1_000;
 
-/// A mark in the extensions of a call. It means that the call becomes a task of the server's main session, so it must
-/// not use the legacy one.
+/// A mark in the extensions of a call that becomes a task of the server's main session, so that it is not sent in the
+/// legacy session.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct InMainSession;
 

@@ -20,7 +20,7 @@ use super::managed_server::ManagedServer;
 use super::servers::Fleet;
 use crate::caller_view::CallerView;
 
-/// The maximum time for which a server is drained: half of the default `SuperviseConfig::stop_timeout`.
+/// The maximum duration of a drain: half of the default `SuperviseConfig::stop_timeout`.
 const MAX_DRAIN: Duration = Duration::from_secs(30);
 
 impl mgp_discovery::ServerCatalog for Fleet {
@@ -130,7 +130,6 @@ async fn ping_plain(client: &Client) -> Result<HealthStatus, RpcError> {
     Ok(HealthStatus::Healthy)
 }
 
-/// The health and the state of a server that is not connected.
 type Down = (HealthStatus, ServerState);
 
 /// Returns the health of a server that is not connected. An idle server is healthy, because the next call
@@ -160,7 +159,7 @@ impl mgp_lifecycle::Fleet for VisibleFleet {
             }
         };
         Some(answer.map(|mut result| {
-            // Use the id by which the kernel knows the server, not the id that the server reports.
+            // Use the kernel's id of the server, not the id that the server reports.
             result.server_id = Some(server.to_string());
             result
         }))

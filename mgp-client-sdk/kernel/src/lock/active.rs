@@ -1,4 +1,4 @@
-//! The lock file with which the kernel compares servers and tools, and its changes.
+//! The lock file that the kernel compares servers and tools with, and its changes.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,11 +9,11 @@ use std::time::SystemTime;
 use mgp_contract::LockFile;
 use mgp_types::sync::RwLock;
 
-/// The values by which a change of the file is noticed: its length and its modification time. `None` if there is no
-/// readable file.
+/// The values whose change reveals a changed file: its length and its modification time. `None` if there is no readable
+/// file.
 pub(crate) type LockStamp = Option<(u64, SystemTime)>;
 
-/// The active lock file, and the file from which it is read again. This handle is cheap to clone.
+/// The active lock file, and the path that it is read from again. This handle is cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct ActiveLock {
     current: Arc<RwLock<Arc<LockFile>>>,
@@ -30,7 +30,7 @@ impl ActiveLock {
         Arc::clone(&self.current.read())
     }
 
-    /// Returns the file from which the lock file is read again, if there is one.
+    /// Returns the path that the lock file is read from again, if there is one.
     pub(crate) fn path(&self) -> Option<&Path> {
         self.path.as_deref()
     }

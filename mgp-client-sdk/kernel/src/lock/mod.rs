@@ -149,7 +149,7 @@ pub(crate) fn check_definition(
     raw: &Payload,
 ) -> Option<String> {
     let locked = lock.servers.get(server.as_str())?;
-    // Treat a definition from which no tool can be read as one that the lock file does not have.
+    // Treat an unreadable definition as a tool that the lock file does not have.
     let now = raw.get().ok().and_then(Contract::from_definition);
     let known = now.and_then(|now| {
         let mut named = locked.tools.iter().filter(|tool| tool["name"] == *now.name);

@@ -11,12 +11,13 @@ use serde_json::Value;
 
 use super::tree;
 
-/// The maximum number of installed packages that are searched.
+/// The maximum number of installed packages to search.
 const MAX_INSTALLED: usize = 5000;
 
-/// The options of a package runner, i.e. of `npx` or `uvx`, by which the started package is found in its arguments.
+/// The options of a package runner, i.e. of `npx` or `uvx`, which must be known to find the package among its
+/// arguments.
 struct Runner {
-    /// The options that name the package; the second and further ones name additional packages. Without them, the first
+    /// The options that name the package; those after the first one name additional packages. Without them, the first
     /// argument that is not an option names the package.
     package: &'static [&'static str],
     /// The options that name further packages to install with the package.
@@ -213,8 +214,8 @@ fn split_npm(spec: &str) -> (&str, Option<&str>) {
     at.map_or((spec, None), |at| (&spec[..at], Some(&spec[at + 1..])))
 }
 
-/// Returns the version of PyPI that the rest of a requirement after its name demands; `None` if it demands none, e.g.
-/// because it has only extras.
+/// Returns the PyPI version that a requirement demands; `rest` is its part after the name. Returns `None` if it demands
+/// no version, e.g. because it has only extras.
 ///
 /// # Errors
 /// Returns an error if the requirement is a range, or a tag such as `latest`, because it does not show which version
@@ -296,7 +297,7 @@ fn npm_version(modules: &Path, name: &str) -> Option<String> {
     Some(package.get("version")?.as_str()?.to_owned())
 }
 
-/// Finds the folder in the cache of `npx` in which `npx` has installed a package with exactly these packages beside it.
+/// Finds the folder in the cache of `npx` where it has installed a package with exactly these packages beside it.
 fn find_npx(cache: &Path, spec: &str, beside: &[String]) -> Option<PathBuf> {
     let folders = fs::read_dir(cache).ok()?.take(MAX_INSTALLED).filter_map(Result::ok);
     let mut wanted: Vec<_> = beside.iter().map(String::as_str).chain([spec]).collect();
@@ -351,7 +352,8 @@ fn read_pypi(
     Ok(LockedPackage { kind: "pypi".to_owned(), name: name.to_owned(), version, hash })
 }
 
-/// Returns the folder in which `uv` installs a tool: the name of the package as PyPI writes it, in lower case with `-`.
+/// Returns the name of the folder of a tool that `uv` installs: the name of the package as PyPI writes it, in lower
+/// case with `-`.
 fn tool_folder(name: &str) -> String {
     let mut folder = String::new();
     for c in name.chars() {

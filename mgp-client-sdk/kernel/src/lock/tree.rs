@@ -16,7 +16,6 @@ const MAX_FILES: usize = 100_000;
 /// The names of the folders that programs write while they run, which are not part of a hash.
 const CACHES: &[&str] = &[".cache", "__pycache__"];
 
-/// Returns the SHA-256 of a file.
 pub(super) fn hash_file(path: &Path) -> Result<String, String> {
     let mut hash = Sha256::new();
     add_file(path, &mut hash).map_err(|error| failed(path, &error))?;
@@ -34,8 +33,8 @@ pub(super) fn hash_folder(folder: &Path) -> Result<String, String> {
         hash.update((name.len() as u64).to_be_bytes());
         hash.update(name.as_bytes());
         let length = match fs::read_link(file) {
-            // Hash only the path to which a link points: a target in the folder is hashed itself, and a target
-            // elsewhere is identified by its path.
+            // Hash only the target path of a link: a target in the folder is hashed itself, and a target elsewhere is
+            // identified by its path.
             Ok(target) => {
                 let target = target.to_string_lossy().into_owned();
                 hash.update(target.as_bytes());

@@ -49,7 +49,6 @@ fn method_of(call: &Call) -> Option<&'static str> {
     call.cx().caller.has(known.2).then_some(known.1)
 }
 
-/// Returns the result of a method as the result of a tool.
 fn as_tool_result(reply: &Reply) -> Result<Reply, RpcError> {
     let value = reply.get::<Payload>()?;
     let mut result = CallToolResult::text(value.as_str());

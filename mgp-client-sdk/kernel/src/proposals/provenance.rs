@@ -1,5 +1,5 @@
-//! The sources of results (proposal 7): the kernel adds to a result the server from which it received the result, and
-//! does not change the server's own statements about sources.
+//! The sources of results (proposal 7): the kernel adds to a result the server that sent it, and does not change the
+//! server's own statements about sources.
 
 use mgp_types::RpcError;
 use mgp_types::mgp::Extension;

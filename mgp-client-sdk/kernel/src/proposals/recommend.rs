@@ -20,18 +20,18 @@ use mgp_types::{Payload, RawObject, RpcError};
 
 /// The default number of servers that are recommended for a need.
 const DEFAULT_RESULTS: usize = 3;
-/// The maximum number of servers that are recommended for a need.
+/// The maximum number of recommended servers for a need.
 const MAX_RESULTS: usize = 20;
 
-/// The maximum number of needs in one request for which servers are recommended.
+/// The maximum number of needs in one request that get recommendations.
 const MAX_NEEDS: usize = 8;
 
 /// The maximum length of the need that a request for recommendations states, in bytes.
 const MAX_NEED_BYTES: usize = 2000;
 
-/// A server is recommended even with a low score if its entry contains at least this share of the words of the need.
+/// A server whose entry contains at least this share of the words of the need is recommended even with a low score.
 const MIN_COVERAGE: f32 = 0.3;
-/// A server is recommended even if its entry contains few words of the need if it has at least this search score.
+/// A server with at least this search score is recommended even if its entry contains few words of the need.
 const MIN_SCORE: f32 = 0.68;
 
 /// The servers of a registry, with a search index of their own. This handle is cheap to clone.

@@ -50,7 +50,7 @@ impl Session {
     }
 }
 
-/// The caller's token and the called server of a running call, under which the session state in the result is stored.
+/// The caller's token and the called server of a running call: the key of the session state in the result.
 pub(crate) struct OpenSession {
     states: SessionStates,
     /// The caller's token; `None` if the caller has not received one yet.

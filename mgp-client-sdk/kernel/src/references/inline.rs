@@ -20,7 +20,7 @@ struct ReferenceArgument {
     data_reference: NamedReference,
 }
 
-/// The part of a tool's definition that determines in which form an argument receives the data.
+/// The part of a tool's definition that determines the form of the data in an argument.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Definition {
@@ -44,10 +44,10 @@ struct Property {
     encoding: Option<String>,
 }
 
-/// The forms in which the kernel can write the data into an argument.
+/// A form of the data that the kernel writes into an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
-    /// The URL from which the tool itself reads the data.
+    /// The tool itself reads the data from a URL.
     Url,
     Base64,
     /// The data as text, or in Base64 if they are not text.
@@ -141,7 +141,7 @@ fn argument(form: Form, mime_type: &str, bytes: Vec<u8>) -> Result<Payload, RpcE
     }
 }
 
-/// Returns whether a media type is that of one JSON value; that of JSON lines is not.
+/// Returns whether a media type is that of one JSON value; the type of JSON lines is not.
 fn is_json(mime_type: &str) -> bool {
     let essence = mime_type.split(';').next().unwrap_or_default();
     essence.trim().eq_ignore_ascii_case("application/json")

@@ -34,7 +34,7 @@ use crate::error::KernelError;
 use crate::logins;
 use crate::results::put_note;
 
-/// The environment variable with the address at which the kernel serves references, for the programs that it starts.
+/// The environment variable with the kernel's address for references, for the programs that it starts.
 pub(crate) const VARIABLE: &str = "MGP_REFERENCES";
 
 /// The references of all callers; a cheap handle. Empty unless the configuration enables references.
@@ -44,7 +44,7 @@ pub(crate) struct References(Option<Arc<Broker>>);
 struct Broker {
     server: ReferenceServer,
     known: KnownReferences,
-    /// The beginning of the URLs at the address on which `server` listens.
+    /// The beginning of the URLs at the address of `server`.
     own_url: String,
     /// The fetcher of data from `server`.
     own: Arc<GuardedFetch>,
@@ -98,7 +98,7 @@ impl References {
         Ok(Self(Some(Arc::new(broker))))
     }
 
-    /// Returns the common beginning of the URLs from which servers read data; `None` if references are not enabled.
+    /// Returns the common beginning of the URLs that servers read data from; `None` if references are not enabled.
     pub(crate) fn base_url(&self) -> Option<&str> {
         self.0.as_ref().map(|broker| broker.server.base_url())
     }
@@ -147,7 +147,7 @@ impl References {
         Ok(())
     }
 
-    /// Stores a complete result of which the caller receives only a part, and adds a reference to the complete result
+    /// Stores a complete result if the caller receives only a part of it, and adds a reference to the complete result
     /// to that part.
     ///
     /// # Errors
@@ -289,7 +289,7 @@ impl Broker {
     }
 }
 
-/// Returns the address at which this process reaches a listener: a loopback address if the listener is bound to all
+/// Returns the address for reaching a listener from this process: a loopback address if the listener is bound to all
 /// addresses of this machine.
 fn reachable(listener: SocketAddr) -> SocketAddr {
     let ip = match listener.ip() {

@@ -58,8 +58,8 @@ impl KnownReferences {
     /// Removes references until there is room for a new one; returns the ids of the removed ones. Call this before the
     /// data of the new reference are stored.
     ///
-    /// A reference with the same id of the same server is removed, and then old ones of the caller if it has too many,
-    /// or else of the caller that has the most.
+    /// First removes a reference of the same server with the same id. Then removes old ones of the caller if it has too
+    /// many, or else of the caller that has the most.
     pub(super) fn make_room(&self, new: &KnownReference) -> Vec<String> {
         let now = Instant::now();
         let mut all = self.0.lock();
@@ -71,8 +71,8 @@ impl KnownReferences {
         dropped.into_iter().map(|known| known.id).collect()
     }
 
-    /// Adds a reference for which [`make_room`](Self::make_room) was called. If other calls have since added references
-    /// of the same caller, server and id, these are removed and their ids returned.
+    /// Adds a reference after a call of [`make_room`](Self::make_room) for it. If other calls have since added
+    /// references of the same caller, server and id, these are removed and their ids returned.
     pub(super) fn insert(&self, new: KnownReference) -> Vec<String> {
         let mut all = self.0.lock();
         let dropped = all.extract_if(.., |known| known.is_replaced_by(&new));

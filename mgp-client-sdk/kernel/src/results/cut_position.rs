@@ -1,10 +1,9 @@
-//! Chooses the position at which a long text is cut: after an element of a JSON list, after a line, or after a
-//! character.
+//! Chooses the position where a long text is cut: after an element of a JSON list, after a line, or after a character.
 
 /// The first part of a text, and where the rest of the text begins.
 pub(super) struct Cut {
     pub(super) shown: String,
-    /// The position at which the rest of the text begins.
+    /// The position where the rest of the text begins.
     pub(super) rest: usize,
     /// `true` if the text is a list and the rest begins at one of its elements.
     pub(super) is_list: bool,
@@ -65,7 +64,6 @@ fn is_json(text: &str) -> bool {
     serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok()
 }
 
-/// Returns the position of the element after the comma at `comma`.
 fn next_element(text: &str, comma: usize) -> usize {
     let rest = &text[comma + 1..];
     text.len() - rest.trim_start().len()

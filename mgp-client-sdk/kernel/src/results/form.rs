@@ -160,8 +160,8 @@ fn flag_of(value: &Payload) -> Option<Payload> {
     }
 }
 
-/// Removes the members of blocks that are null, replaces each invalid block of a result by a text block, and adds the
-/// list of blocks if it is absent.
+/// Repairs the blocks of a result: removes their null members, replaces each invalid block by a text block, and adds
+/// the list of blocks if it is absent.
 fn replace_invalid_blocks(result: &mut Object) -> Result<(), RpcError> {
     let mut blocks = content_blocks(result).map_err(|error| malformed(&error))?;
     for block in &mut blocks {

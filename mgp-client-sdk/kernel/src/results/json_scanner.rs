@@ -56,7 +56,6 @@ impl<'a> JsonScanner<'a> {
         }
     }
 
-    /// Skips a string and returns it.
     pub(super) fn string(&mut self) -> Option<&'a [u8]> {
         self.token(b'"')?;
         let text = self.0;

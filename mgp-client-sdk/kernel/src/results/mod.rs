@@ -28,7 +28,7 @@ use tower_layer::Layer as _;
 
 pub(crate) use self::form::{malformed, replace_structured, structured_as_text, well_formed};
 use self::part::{Limits, Position, Rest, count, count_left, first_part, json_len, next_part};
-use self::shrink::shrink_json;
+use self::shrink::{shrink_json, shrink_with_note};
 use self::store::RestStore;
 pub(crate) use self::unfit::with_text;
 use crate::active_config::SharedConfig;
@@ -50,7 +50,8 @@ struct ResultsState {
     store: RestStore,
 }
 
-/// The length up to which the message and the data of an error are passed on, however low the limits are, in bytes.
+/// The maximum length, in bytes, of the message and the data of an error that are passed on unchanged, however low the
+/// limits are.
 const MIN_ERROR_BYTES: usize = 4096;
 
 /// Returns whether results for a caller are limited. They are not limited for an operator's programs, which read whole
@@ -83,12 +84,14 @@ impl Results {
         self.0.lowest.store(size(lowest), Ordering::Relaxed);
     }
 
-    /// Returns the part of a server's result that the caller receives.
+    /// Returns the part of a server's result that the caller receives. Structured content that is cut gets a note only
+    /// if it fits the schema of its tool with it.
     pub(crate) fn limit(
         &self,
         cx: &Context,
         origin: (&ServerId, &str),
         server: impl FnOnce() -> ResultLimits,
+        fits: impl Fn(&str) -> bool,
         reply: Reply,
     ) -> Result<Reply, RpcError> {
         let Reply::Complete(body) = &reply else { return Ok(reply) };
@@ -102,7 +105,7 @@ impl Results {
         let result = form::decode(&reply)?;
         let references = &self.0.references;
         let whole = references.apply_to(cx).then(|| result.clone());
-        let Some(mut shorter) = self.shorten(&cx.principal, result, &limits)? else {
+        let Some(mut shorter) = self.shorten(&cx.principal, result, &limits, fits)? else {
             return Ok(reply);
         };
         if let Some(whole) = whole {
@@ -153,8 +156,8 @@ impl Results {
         }
     }
 
-    /// Returns the limits for a server's result to a caller, combined from the general limits, those of the agent and
-    /// those of the server.
+    /// Returns the limits for a server's result to a caller: the combination of the general limits, the agent's and the
+    /// server's.
     fn limits(&self, principal: &Principal, server: &ResultLimits) -> Limits {
         let config = self.0.config.config();
         let own = config.agent(principal).map(|agent| agent.results).unwrap_or_default();
@@ -173,23 +176,22 @@ impl Results {
         owner: &Principal,
         mut result: CallToolResult,
         limits: &Limits,
+        fits: impl Fn(&str) -> bool,
     ) -> Result<Option<CallToolResult>, RpcError> {
         let structured = result.structured_content.take();
         let whole = structured.clone().filter(|whole| whole.as_str().len() > limits.structured);
-        let is_repeated = whole.as_ref().is_some_and(|whole| is_in_text(whole, &result.content));
+        let is_repeated = whole.as_ref().is_some_and(|whole| is_in_content(whole, &result.content));
         let mut part = first_part(result.content, limits);
         result.structured_content = structured;
-        if let Some(whole) = &whole {
-            let shorter = shrink_json(whole.as_str(), limits.structured);
-            result.structured_content = shorter.map(Payload::from_trusted);
-            if !is_repeated {
-                part.rest.push(Rest::new(ContentBlock::text(whole.as_str())));
-            }
+        if let Some(whole) = whole.as_ref().filter(|_| !is_repeated) {
+            part.rest.push(Rest::new(ContentBlock::text(whole.as_str())));
         }
         if part.rest.is_empty() {
             result.content = part.shown;
             let is_shorter = remove_long_members(&mut result, limits) || whole.is_some();
-            if whole.is_some() {
+            if let Some(whole) = &whole {
+                let shorter = shrink_with_note(whole.as_str(), limits.structured, CUT_NOTE, fits);
+                result.structured_content = shorter.map(Payload::from_trusted);
                 put_note(&mut result.content, CUT_NOTE);
             }
             return Ok(is_shorter.then_some(result));
@@ -206,6 +208,11 @@ impl Results {
         let sizes = Sizes { which: "first", shown: count(&part.shown), left };
         result.content = part.shown;
         remove_long_members(&mut result, limits);
+        if let Some(whole) = &whole {
+            let note = format!("[mgp: this content is cut. {}", read_on(handle.as_deref()));
+            let shorter = shrink_with_note(whole.as_str(), limits.structured, &note, fits);
+            result.structured_content = shorter.map(Payload::from_trusted);
+        }
         put_note(&mut result.content, sizes.note(handle.as_deref(), whole.is_some()));
         Ok(Some(result))
     }
@@ -262,9 +269,9 @@ impl Results {
 const READ_MORE_SCHEMA: &str =
     r#"{"type":"object","properties":{"handle":{"type":"string"}},"required":["handle"]}"#;
 
-/// The note in a result whose structured content is cut and whose text has all of it.
+/// The note in a result whose structured content is cut and whose other content has all of it.
 const CUT_NOTE: &str =
-    "[mgp: the structured content of the result is too long and is cut; its text is complete.]";
+    "[mgp: the structured content of the result is too long and is cut; all else is complete.]";
 
 fn size(max: Option<u64>) -> usize {
     max.map_or(usize::MAX, |max| usize::try_from(max).unwrap_or(usize::MAX))
@@ -282,26 +289,41 @@ fn remove_long_members(result: &mut CallToolResult, limits: &Limits) -> bool {
     true
 }
 
-/// Returns whether a text block repeats the structured content. It does if it is the same JSON value, or if the
-/// structured content only wraps the text, e.g. as `{"result": "…"}`.
-fn is_in_text(structured: &Payload, content: &[ContentBlock]) -> bool {
+/// Returns whether the content repeats the structured content. It does if a text block is the same JSON value, or if
+/// the structured content only wraps a text block or all blocks, e.g. as `{"result": "…"}`.
+fn is_in_content(structured: &Payload, content: &[ContentBlock]) -> bool {
     use serde_json::Value;
 
     let Ok(whole) = structured.get::<Value>() else { return false };
     let wrapped = whole.as_object().filter(|members| members.len() == 1);
-    let wrapped = wrapped.and_then(|members| members.values().next()?.as_str());
+    let wrapped = wrapped.and_then(|members| members.values().next());
+    let text_of_wrapped = wrapped.and_then(Value::as_str);
     let mut texts = content.iter().filter_map(ContentBlock::as_text);
-    texts.any(|text| {
-        wrapped == Some(text)
+    let is_in_text = texts.any(|text| {
+        text_of_wrapped == Some(text)
             || text.len() * 2 >= structured.as_str().len()
                 && serde_json::from_str(text).is_ok_and(|value: Value| value == whole)
-    })
+    });
+    is_in_text
+        || wrapped
+            .is_some_and(|wrapped| serde_json::to_value(content).ok().as_ref() == Some(wrapped))
 }
 
 /// Puts a note before the content of a result. Many hosts show a model only the beginning of a long result, so a note
 /// at the end would be lost. The note is a line of its own, because some hosts join blocks without a line break.
 pub(crate) fn put_note(content: &mut Vec<ContentBlock>, note: impl Into<String>) {
     content.insert(0, ContentBlock::text(note.into() + "\n"));
+}
+
+/// Returns the end of a note: the call that reads on, or advice if the rest is not kept.
+fn read_on(handle: Option<&str>) -> String {
+    let name = tool_spelling(READ_MORE);
+    match handle {
+        Some(handle) => format!(
+            r#"Read on: {name} {{"handle":"{handle}"}}, or mgp_tools_call with the name {name}.]"#
+        ),
+        None => "The rest is too long to be kept: ask the tool for less at a time.]".to_owned(),
+    }
 }
 
 /// The sizes that the note in a part of a result names, in bytes: of texts, and of other blocks.
@@ -330,16 +352,8 @@ impl Sizes {
         if is_structured {
             note.push_str("; its structured content is cut");
         }
-        let _ = match handle {
-            Some(handle) => write!(
-                note,
-                r#". Read on: {name} {{"handle":"{handle}"}}, or mgp_tools_call with the name {name}.]"#,
-                name = tool_spelling(READ_MORE)
-            ),
-            None => {
-                write!(note, ". The rest is too long to be kept: ask the tool for less at a time.]")
-            }
-        };
+        note.push_str(". ");
+        note.push_str(&read_on(handle));
         note
     }
 }

@@ -22,10 +22,10 @@ const FREE_BYTES: usize = 256;
 /// The maximum size of a block's other members, in bytes; a block with longer ones is read as text, namely its JSON.
 const MAX_OTHER_BYTES: usize = 16 << 10;
 
-/// The maximum number of blocks that are sent at a time.
+/// The maximum number of blocks to send at a time.
 const MAX_BLOCKS: usize = 1000;
 
-/// A block of which the caller has seen nothing yet, or only the beginning.
+/// A block that the caller has not seen yet, or only the beginning of.
 #[derive(Clone, Debug)]
 pub(super) struct Rest {
     block: ContentBlock,
@@ -41,7 +41,7 @@ enum Kind {
     Data,
 }
 
-/// The position in the rest of a result up to which the caller has read it.
+/// The caller's reading position in the rest of a result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Position {
     pub(super) block: usize,

@@ -15,6 +15,28 @@ const MIN_VALUE: usize = 8;
 /// The character at the end of a text that was cut.
 const ELLIPSIS: &str = "…";
 
+/// The member of structured content that has a note.
+const NOTE: &str = "mgp_note";
+
+/// Returns [shorter JSON](shrink_json) with a note as its first member, if it is an object that fits its schema with
+/// the note, else without. Many hosts show a model only the structured content of a result.
+pub(super) fn shrink_with_note(
+    text: &str,
+    max: usize,
+    note: &str,
+    fits: impl Fn(&str) -> bool,
+) -> Option<String> {
+    let noted = || {
+        let note = serde_json::to_string(note).ok()?;
+        let shorter = shrink_json(text, max.checked_sub(note.len() + NOTE.len() + 4)?)?;
+        let members = shorter.strip_prefix('{')?;
+        let comma = if members.trim_start().starts_with('}') { "" } else { "," };
+        let is_free = !members.contains(&format!(r#""{NOTE}""#));
+        Some(format!(r#"{{"{NOTE}":{note}{comma}{members}"#)).filter(|noted| is_free && fits(noted))
+    };
+    noted().or_else(|| shrink_json(text, max))
+}
+
 /// Returns JSON within about `max` bytes: long lists lose their last elements, long texts their end, and objects keep
 /// their members. Returns `None` if the text is not a JSON list or object.
 pub(super) fn shrink_json(text: &str, max: usize) -> Option<String> {

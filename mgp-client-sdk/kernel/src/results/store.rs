@@ -116,8 +116,8 @@ fn make_room(table: &mut Table, owner: &Principal, bytes: usize) {
     }
 }
 
-/// Returns the ids of the old rests that take the room of a new rest of this size: rests of its owner if the owner has
-/// too many bytes, or else rests of the principal with the most bytes.
+/// Returns the ids of the old rests to remove in favour of a new rest of this size: rests of its owner if the owner has
+/// too many bytes, or else of the principal with the most bytes.
 fn surplus(table: &Table, owner: &Principal, bytes: usize) -> Vec<String> {
     let mut total = bytes + table.values().map(|stored| stored.bytes).sum::<usize>();
     let own = table.values().filter(|stored| stored.owner == *owner);

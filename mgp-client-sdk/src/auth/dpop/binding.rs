@@ -1,5 +1,5 @@
-//! The decision whether tokens are bound to a key, from the user's configuration, the server and its authorization
-//! server (RFC 9449 §5.1, §7.1, RFC 9728 §2).
+//! Decides whether tokens are bound to a key, from the user's configuration, the server and its authorization server
+//! (RFC 9449 §5.1, §7.1, RFC 9728 §2).
 
 use super::key::ALGORITHM;
 use crate::auth::challenge::Demand;
@@ -21,7 +21,7 @@ pub enum DpopMode {
     Never,
 }
 
-/// The way in which one token request asks for a token that is bound to a key.
+/// The way one token request asks for a token that is bound to a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::auth) enum Binding {
     /// No proof is sent.

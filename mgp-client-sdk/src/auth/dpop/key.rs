@@ -16,7 +16,7 @@ use crate::auth::error::AuthError;
 use crate::auth::now;
 use crate::auth::secret::Secret;
 
-/// The algorithm with which proofs are signed (RFC 7518).
+/// The signature algorithm of proofs (RFC 7518).
 pub(in crate::auth) const ALGORITHM: &str = "ES256";
 /// The maximum number of attempts to generate a key; one attempt in 2³² fails.
 const MAX_DRAWS: u32 = 8;

@@ -10,7 +10,7 @@ use crate::auth::error::AuthError;
 
 /// The maximum number of times that a request is repeated because the token endpoint requires a new nonce.
 pub(in crate::auth) const MAX_RETRIES: u32 = 2;
-/// The error code by which a server requests a nonce.
+/// The error code of a server that requests a nonce.
 pub(in crate::auth) const WANTS_NONCE: &str = "use_dpop_nonce";
 
 /// A creator of proofs for requests to a token endpoint.
@@ -40,8 +40,8 @@ impl Prover<'_> {
     }
 }
 
-/// Returns the name under which [`Nonces`] stores the nonce of a token endpoint. The name differs from the one for the
-/// protected server, even if both have the same origin.
+/// Returns the name of a token endpoint's nonce in [`Nonces`]. It differs from the protected server's name, even if
+/// both have the same origin.
 fn nonce_name(endpoint: &str) -> Result<String, AuthError> {
     let url: Url = address::parse_secure("the token endpoint", endpoint)?;
     Ok(format!("token {}", address::origin(&url)))

@@ -132,7 +132,7 @@ pub struct TokenEntry {
     /// The client's registration at the issuer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub registration: Option<Registration>,
-    /// The key to which the tokens are bound, if any.
+    /// The key that the tokens are bound to, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<ProofKey>,
     /// The tokens that the issuer issued for the server.
@@ -175,7 +175,7 @@ pub enum RegistrationKind {
     Dynamic,
 }
 
-/// The scheme in which a token is sent.
+/// The authentication scheme of a token.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -199,7 +199,7 @@ pub struct Tokens {
     /// The refresh token, if the issuer sent one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refresh: Option<Secret>,
-    /// The time at which the access token was issued, in seconds since 1970.
+    /// The time when the access token was issued, in seconds since 1970.
     pub issued_at: u64,
     /// The time from which the access token is invalid, in seconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -227,7 +227,7 @@ pub enum TokenStoreError {
     /// Another process has been renewing the tokens for too long.
     #[error("another process has been renewing the tokens for {timeout:?}; check whether it hangs")]
     Busy {
-        /// The time for which this process waited.
+        /// The time that this process waited.
         timeout: Duration,
     },
     /// The token store failed for another reason.
@@ -243,7 +243,7 @@ impl TokenEntry {
     }
 }
 
-/// The entries of a token store, in the order in which they were saved.
+/// The entries of a token store, in the order they were saved.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 struct Entries(Vec<TokenEntry>);

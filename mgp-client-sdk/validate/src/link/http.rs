@@ -22,7 +22,7 @@ use tokio::time::{sleep, timeout};
 use super::{Link, LinkedServer, MAX_MESSAGE, Received, Sent};
 use crate::json::{MAX_SHOWN, REVISION};
 
-/// The time for which later messages wait until the server accepts a notification.
+/// The maximum time that later messages wait until the server accepts a notification.
 const ORDER_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The delay before a stream that ended is opened again, if the server names no delay.
@@ -47,7 +47,7 @@ pub(super) struct Endpoint {
     headers: HeaderMap,
     /// The headers with the session id and the negotiated revision; each request repeats those that the server has set.
     session: Arc<Mutex<HeaderMap>>,
-    /// The plans by which arguments of calls are repeated in headers, by the name of the listed tool.
+    /// The plans for repeating arguments of calls in headers, by the name of the listed tool.
     plans: Arc<Mutex<HashMap<String, HeaderPlan>>>,
     /// The maximum time for each message and its answer; `None` for a relay, whose client has limits of its own.
     timeout: Option<Duration>,
@@ -375,7 +375,7 @@ struct Position<'a> {
     /// The id of the request that the stream answers; `None` for a stream that answers no request.
     wanted: Option<&'a Value>,
     is_answered: bool,
-    /// The id of the last event, after which the stream is continued.
+    /// The id of the last event; the stream is continued after it.
     last_id: Option<HeaderValue>,
     /// The delay that the server named.
     retry: Option<Duration>,
@@ -408,7 +408,7 @@ impl Position<'_> {
 #[derive(Debug, Default)]
 struct EventBuffer {
     bytes: Vec<u8>,
-    /// The number of bytes at the beginning of `bytes` that were searched already, and in which no event ends.
+    /// The number of bytes at the beginning of `bytes` that were searched already without finding the end of an event.
     searched: usize,
 }
 

@@ -21,7 +21,6 @@ const MAX_MESSAGE: usize = 16 * 1024 * 1024;
 /// A message of a peer, or the end of its connection.
 #[derive(Debug)]
 pub(crate) enum Received {
-    /// A JSON value.
     Message(Value),
     /// A line or body that is not JSON.
     Garbage(String),
@@ -36,7 +35,6 @@ pub(crate) enum Received {
 /// A message to a peer.
 #[derive(Debug)]
 pub(crate) enum Sent {
-    /// A JSON value.
     Message(Value),
     /// A text that is sent unchanged, even if it is not JSON.
     Raw(String),

@@ -23,7 +23,7 @@ const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
 /// The longest line of standard error, in bytes; the rest is left out.
 const MAX_LINE: usize = 4096;
 
-/// The words by which a line of standard error that explains a failure is recognized.
+/// The words that mark a line of standard error as the explanation of a failure.
 const ERROR_WORDS: [&str; 4] = ["error", "exception", "panic", "fatal"];
 
 /// Starts a program and connects to its standard input and output.
@@ -98,7 +98,7 @@ impl Explanation {
     fn note(&mut self, line: &str) {
         let text = line.trim();
         let lower = text.to_lowercase();
-        // Many programs in Go and Rust print their usage after the error, and options may mention errors, too.
+        // Many programs in Go and Rust print their usage after the error, and options may also mention errors.
         self.is_over |= self.has_error && lower.starts_with("usage:");
         if self.is_over {
             return;

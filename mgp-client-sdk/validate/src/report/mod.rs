@@ -154,7 +154,7 @@ pub struct TierSummary {
 pub struct Report {
     /// The version of the rules: that of this package.
     pub suite_version: &'static str,
-    /// The time at which the peer was judged.
+    /// The time when the peer was judged.
     pub tested_at: String,
     /// The peer that was judged: the server, if a client and a server were judged together.
     pub subject: Subject,

@@ -50,8 +50,8 @@ fn initialize_result(session: &mut Session) -> Check {
 }
 
 /// Sends `initialize` with a revision, and returns the revision of the answer. Returns `None` if the server refuses it
-/// as invalid params (−32602), an invalid request (−32600), an unsupported revision (−32022) or a mismatched header
-/// (−32020); any other error is a failure.
+/// because of invalid params (−32602), an invalid request (−32600), an unsupported revision (−32022) or a mismatched
+/// header (−32020); any other error is a failure.
 async fn negotiated(session: &mut Session, revision: &str) -> Result<Option<String>, String> {
     let mut params = session.initialize();
     params["protocolVersion"] = json!(revision);

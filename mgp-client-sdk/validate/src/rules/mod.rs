@@ -16,7 +16,7 @@ mod tools;
 
 use crate::rule::Rule;
 
-/// Returns all rules about servers, in the order in which they are checked.
+/// Returns all rules about servers, in the order they are checked.
 pub(crate) fn all() -> impl Iterator<Item = &'static Rule> {
     [
         base::RULES,

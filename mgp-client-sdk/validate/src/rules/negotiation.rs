@@ -39,7 +39,7 @@ server_rules! { Tier1;
         "`server/discover` answers an offer of MGP with version and extensions" => modern_answer at_once;
 }
 
-/// Returns the member of a handshake's result in which the server answers an offer of MGP.
+/// Returns the member of a handshake's result that contains the server's answer to an offer of MGP.
 fn mgp_of(hello: &Value) -> Option<&Value> {
     crate::session::mgp_of(hello.get("capabilities")?)
 }

@@ -243,7 +243,6 @@ async fn missing_argument(session: &mut Session) -> Check {
     }
 }
 
-/// Checks a result and its content blocks.
 pub(super) fn check_result(result: &Value) -> Result<(), Wrong> {
     for block in list(result, "content")? {
         match text(block, "type")? {

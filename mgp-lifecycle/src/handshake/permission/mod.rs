@@ -39,7 +39,7 @@ struct FlowShared {
     server: ServerId,
     grantor: Arc<dyn PermissionAuthority>,
     changes: watch::Receiver<u64>,
-    /// The time within which a decision about permissions must be made; after it, the permissions count as deferred.
+    /// The time limit of a decision about permissions; after it, the permissions count as deferred.
     limit: Duration,
     state: Mutex<FlowState>,
 }
@@ -48,7 +48,7 @@ struct FlowShared {
 struct FlowState {
     /// The permission names that the server declared or requested.
     requested: RequestedPermissions,
-    /// The methods by which the server is notified; `None` if the server is sent no such requests.
+    /// The methods that notify the server; `None` if it receives no such requests.
     dialect: Option<Dialect>,
     /// The number of names that `next_name` has returned; each name contains its number.
     number: u64,
@@ -62,12 +62,12 @@ struct FlowState {
     grant_cache: GrantCache,
 }
 
-/// The names and the form of the methods by which a server is notified.
+/// The names and the form of the methods that notify a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Dialect {
-    /// `mgp/permission/request` and `mgp/permission/response`, in which a decision is a single word (§3.5, §3.6).
+    /// `mgp/permission/request` and `mgp/permission/response`: a decision is a single word (§3.5, §3.6).
     Seed,
-    /// `mgp/permission/await` and `mgp/permission/grant`, in which a decision can have limits.
+    /// `mgp/permission/await` and `mgp/permission/grant`: a decision can have limits.
     Later,
 }
 

@@ -10,8 +10,7 @@ use tokio::time::sleep;
 
 use super::PermissionFlow;
 
-/// The time for which further changes are collected, so that, for example, five grants by an operator cause one
-/// message.
+/// The time that further changes are collected, so that, for example, five grants by an operator cause one message.
 const BATCH_DELAY: Duration = Duration::from_millis(50);
 /// Maximum time to sleep until an expiry, before the clock is read again.
 const MAX_SLEEP: Duration = Duration::from_hours(1);
@@ -26,7 +25,7 @@ impl PermissionFlow {
     pub async fn follow<S: MgpService>(self, stack: S, cx: Context) {
         let mut changes = Some(self.0.changes.clone());
         if let Some(changes) = &mut changes {
-            // Changes that were made between the handshake and this point must cause a notification, too.
+            // Changes that were made between the handshake and this point must also cause a notification.
             changes.mark_changed();
         }
         let mut late = self.0.state.lock().late.take();

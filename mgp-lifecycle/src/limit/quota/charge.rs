@@ -23,7 +23,7 @@ pub(super) struct Charge {
 
 #[derive(Debug)]
 struct ChargeState {
-    /// The period in which the call was charged. `None` if an earlier round was charged instead, or after a refund.
+    /// The period that the call was charged to. `None` if an earlier round was charged instead, or after a refund.
     charged: Option<u128>,
     /// The logical id of the call, if an earlier round of it was charged and this round was not refunded.
     reopen: Option<ByteString>,

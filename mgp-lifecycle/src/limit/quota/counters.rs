@@ -34,7 +34,6 @@ struct Usage {
     units: u64,
 }
 
-/// The result of [`QuotaCounters::begin`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BeginResult {
     /// The call was charged in this period.

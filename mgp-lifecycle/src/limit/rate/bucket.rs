@@ -1,5 +1,4 @@
-//! One bucket of a rate limit, stored as the time at which it will be full again, i.e. will count no calls any more
-//! (GCRA).
+//! One bucket of a rate limit, stored as the time when it will be full again, i.e. will count no calls any more (GCRA).
 
 use std::time::Duration;
 
@@ -10,7 +9,7 @@ use super::RateLimit;
 pub(super) struct BucketParams {
     /// The interval between two calls at the average rate, in nanoseconds.
     interval: u64,
-    /// The amount of time by which calls can be ahead of the average rate; it allows a burst.
+    /// The time that calls can be ahead of the average rate; it allows a burst.
     tolerance: u64,
 }
 
@@ -35,8 +34,8 @@ impl BucketParams {
         Self { interval, tolerance }
     }
 
-    /// Counts one call, and returns the time at which the bucket is full again. `full` is that time as it was before
-    /// the call, or 0 for a bucket that was never used.
+    /// Counts one call, and returns the time when the bucket is full again. `full` is that time as it was before the
+    /// call, or 0 for a bucket that was never used.
     pub(super) fn take(self, full: u64, now: u64) -> Result<u64, TooSoon> {
         let from = full.max(now);
         let next = from.saturating_add(self.interval);

@@ -3,26 +3,24 @@
 //! Applies to: inbound and outbound.
 
 use std::future::{Ready, ready};
-use std::hash::{BuildHasher, Hash, Hasher};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context as Task, Poll, ready as ready_or_return};
 use std::time::Duration;
 
-use bytestring::ByteString;
 use mgp_types::RpcError;
-use mgp_types::service::{Call, CallKey, Context, Either, MgpService, Reply};
+use mgp_types::service::{Call, Either, MgpService, Reply};
 use mgp_types::sync::Mutex;
 use pin_project_lite::pin_project;
 use tokio::time::Instant;
 use tower_service::Service;
 
-use super::super::caller::Caller;
-use super::super::open_calls::{OpenCalls, RoundUse};
-use super::super::quota::never_ran;
+use super::super::open_calls::OpenCalls;
 use super::bucket::{BucketParams, nanos};
-use super::table::{BucketTable, CallKeys, LimitReached};
-use super::{RateKey, RateLimit, RateLimited, RateUse, whole_ms};
+use super::keys::CountedCall;
+use super::round::Round;
+use super::table::{BucketTable, LimitReached};
+use super::{RateLimit, RateLimited, RateUse, whole_ms};
 use crate::error::LifecycleError;
 
 /// The maximum number of rate keys, such as principals, whose calls are counted separately.
@@ -56,17 +54,22 @@ const MAX_KEYS: usize = 65_536;
 /// ```
 #[derive(Clone)]
 #[must_use]
-pub struct RateLayer(Arc<RateState>, Option<Arc<Mutex<OpenCalls>>>);
+pub struct RateLayer {
+    state: Arc<RateState>,
+    /// The calls whose further rounds do not count; `None` if each round counts.
+    open_calls: Option<Arc<Mutex<OpenCalls>>>,
+}
 
 type IsTool = Arc<dyn Fn(&str) -> bool + Send + Sync>;
 
-struct RateState {
-    limits: Vec<RateLimit>,
+pub(super) struct RateState {
+    pub(super) limits: Vec<RateLimit>,
     params: Vec<BucketParams>,
     /// Function that returns whether a name is that of a tool; `None` if the tools are not known.
-    is_tool: Option<IsTool>,
+    pub(super) is_tool: Option<IsTool>,
     start: Instant,
-    hash: ahash::RandomState,
+    /// The hash function of the keys, with secrets of this process.
+    pub(super) hash: ahash::RandomState,
     table: Mutex<BucketTable>,
 }
 
@@ -83,29 +86,32 @@ impl RateLayer {
 
     /// Adds a limit; this resets all counts.
     pub fn and(self, limit: RateLimit) -> Self {
-        let limits = self.0.limits.iter().copied().chain([limit]).collect();
-        Self(Self::with_max_keys(limits, MAX_KEYS, self.0.is_tool.clone()).0, self.1)
+        let limits = self.state.limits.iter().copied().chain([limit]).collect();
+        let layer = Self::with_max_keys(limits, MAX_KEYS, self.state.is_tool.clone());
+        Self { open_calls: self.open_calls, ..layer }
     }
 
     /// Counts all rounds of a call that asks its caller questions once, so that no answer is refused. A round that a
     /// caller sends a second time counts as a new call.
     pub fn count_rounds_once(self) -> Self {
-        Self(self.0, Some(Arc::default()))
+        Self { open_calls: Some(Arc::default()), ..self }
     }
 
-    /// Sets the function that returns whether a name is that of a tool. Under [`RateKey::Tool`], all names for which it
-    /// returns `false` count as the same tool, so that a caller cannot get a new bucket by inventing a name. This
-    /// resets all counts.
+    /// Sets the function that returns whether a name is that of a tool. With [`RateKey::Tool`], all other names count
+    /// as the same tool, so that a caller cannot get a new bucket by inventing a name. This resets all counts.
+    ///
+    /// [`RateKey::Tool`]: super::RateKey::Tool
     pub fn tools(self, is_tool: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
-        let limits = self.0.limits.clone();
-        Self(Self::with_max_keys(limits, MAX_KEYS, Some(Arc::new(is_tool))).0, self.1)
+        let limits = self.state.limits.clone();
+        let layer = Self::with_max_keys(limits, MAX_KEYS, Some(Arc::new(is_tool)));
+        Self { open_calls: self.open_calls, ..layer }
     }
 
     /// Returns how much of each limit is used now by calls with the same keys as this call. The call itself is not
     /// counted.
     #[must_use]
     pub fn used(&self, call: &Call) -> Vec<RateUse> {
-        let state = &*self.0;
+        let state = &*self.state;
         let now = nanos(state.start.elapsed());
         let by = CountedCall { state, call, tool: call.tool().map_or("", |tool| tool.name) };
         let table = state.table.lock();
@@ -133,7 +139,7 @@ impl RateLayer {
             table: Mutex::new(BucketTable::new(keys, limits.len())),
             limits,
         };
-        Self(Arc::new(state), None)
+        Self { state: Arc::new(state), open_calls: None }
     }
 }
 
@@ -153,59 +159,6 @@ impl RateState {
     }
 }
 
-/// A call, and the state of the layer, which contains what is needed to hash the call's keys.
-struct CountedCall<'a> {
-    state: &'a RateState,
-    call: &'a Call,
-    tool: &'a str,
-}
-
-impl CountedCall<'_> {
-    fn hash_owner(&self, limit: usize, hasher: &mut impl Hasher) {
-        let (principal, by) = (&self.call.cx().principal, self.state.limits[limit].by);
-        limit.hash(hasher);
-        if !by.are_across_tenants() {
-            principal.tenant().hash(hasher);
-        }
-        if by.has(RateKey::Agent) || by.has(RateKey::Subject) {
-            principal.subject().hash(hasher);
-        }
-    }
-}
-
-impl CallKeys for CountedCall<'_> {
-    fn key(&self, limit: usize) -> u64 {
-        let (cx, by) = (self.call.cx(), self.state.limits[limit].by);
-        let mut hasher = self.state.hash.build_hasher();
-        self.hash_owner(limit, &mut hasher);
-        let agent = cx.principal.as_agent();
-        if by.has(RateKey::Agent) || by.has(RateKey::AgentName) {
-            agent.hash(&mut hasher);
-        }
-        if by.has(RateKey::AgentName) && agent.is_none() {
-            cx.principal.subject().hash(&mut hasher);
-        }
-        if by.has(RateKey::Tool) {
-            let is_tool = self.state.is_tool.as_ref().is_none_or(|is_tool| is_tool(self.tool));
-            is_tool.then_some(self.tool).hash(&mut hasher);
-        }
-        if by.has(RateKey::Server) {
-            cx.server.hash(&mut hasher);
-        }
-        hasher.finish()
-    }
-
-    fn owner(&self, limit: usize) -> u64 {
-        let mut hasher = self.state.hash.build_hasher();
-        self.hash_owner(limit, &mut hasher);
-        // A subject may choose the names of its agents, so the owner of the bucket is the subject, not the agent.
-        if self.state.limits[limit].by.has(RateKey::AgentName) {
-            self.call.cx().principal.subject().hash(&mut hasher);
-        }
-        hasher.finish()
-    }
-}
-
 mgp_types::opaque_debug!(RateLayer);
 
 mgp_types::layer_service! {
@@ -221,49 +174,15 @@ impl<S: MgpService> Service<Call> for RateService<S> {
     mgp_types::always_ready!();
 
     fn call(&mut self, call: Call) -> Self::Future {
-        let open = self.layer.1.as_ref().filter(|_| call.tool().is_some());
+        let open = self.layer.open_calls.as_ref().filter(|_| call.tool().is_some());
         let round = open.map(|open| Round::begin(open, call.cx()));
-        let is_later = round.as_ref().is_some_and(|round| round.earlier.is_some());
-        let taken = if is_later { Ok(()) } else { self.layer.0.take(&call) };
+        let is_later = round.as_ref().is_some_and(Round::is_later);
+        let taken = if is_later { Ok(()) } else { self.layer.state.take(&call) };
         match taken {
             Ok(()) => {
                 Either::Left { future: ResponseFuture { future: self.inner.call(call), round } }
             }
             Err(refused) => Either::Right { future: ready(Err(refused.into())) },
-        }
-    }
-}
-
-/// One round (request) of a call that is counted once, however many rounds it has.
-struct Round {
-    open: Arc<Mutex<OpenCalls>>,
-    caller: Caller,
-    logical: Option<ByteString>,
-    key: CallKey,
-    /// The part of the limit that the call's earlier rounds have used; `None` if this is the first round.
-    earlier: Option<RoundUse>,
-}
-
-impl Round {
-    fn begin(open: &Arc<Mutex<OpenCalls>>, cx: &Context) -> Self {
-        let (caller, logical) = (Caller::of(&cx.principal), cx.logical.clone());
-        let earlier = logical.as_ref().and_then(|logical| open.lock().resume(logical, &caller));
-        Self { open: Arc::clone(open), caller, logical, key: cx.key, earlier }
-    }
-
-    /// Records that the call will continue if this round asked the caller questions, or if it is a later round that did
-    /// not run.
-    fn end(self, outcome: &Result<Reply, RpcError>) {
-        let Self { open, caller, logical, key, earlier } = self;
-        let goes_on = match outcome {
-            Ok(Reply::InputRequired(_)) => true,
-            Ok(_) => false,
-            Err(error) => earlier.is_some() && never_ran(error),
-        };
-        if goes_on {
-            // If the call has no logical id, the key of this round identifies its next round.
-            let logical = logical.unwrap_or_else(|| key.to_text());
-            open.lock().insert(logical, caller, earlier.unwrap_or_default());
         }
     }
 }
@@ -298,9 +217,9 @@ mod tests {
     use mgp_types::ErrorCode;
     use mgp_types::service::{InputRequired, Principal, Stack, mock};
     use tokio::time::advance;
-
     use tower_layer::Layer;
 
+    use super::super::RateKey;
     use super::*;
 
     fn client(layer: &RateLayer) -> mock::Client {

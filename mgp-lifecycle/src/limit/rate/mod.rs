@@ -1,7 +1,9 @@
 //! Rate limits of tool calls (MGP §14.3: 3000).
 
 mod bucket;
+mod keys;
 mod layer;
+mod round;
 mod table;
 
 use std::fmt;
@@ -12,7 +14,7 @@ use mgp_types::Object;
 use super::per;
 pub use layer::{RateLayer, RateService};
 
-/// Rate limit: the number of calls allowed per window, and the keys by which they are counted.
+/// Rate limit: the number of calls allowed per window, and the keys that are counted separately.
 ///
 /// The limit is an average rate: after a pause, up to a [burst](Self::burst) of calls can be made at once. So any
 /// window contains at most the limit plus one burst.
@@ -32,14 +34,14 @@ pub struct RateLimit {
     by: Keys,
 }
 
-/// The keys by which calls are counted.
+/// The keys of the counts of calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RateKey {
     /// The agent of a subject: each subject has one count for each agent, and one for its calls without an agent.
     Agent,
     /// The name of the agent: all subjects of a tenant that use this agent share one count. The calls of one subject
-    /// without an agent share one count, too.
+    /// without an agent also share one count.
     AgentName,
     /// The subject, i.e. a user, an API key or a client id.
     Subject,
@@ -99,8 +101,8 @@ impl RateLimit {
         self
     }
 
-    /// Adds a key by which calls are counted. With agent and tool, for example, each agent has its own count for each
-    /// tool.
+    /// Adds a key; calls with different keys are counted separately. With agent and tool, for example, each agent has
+    /// its own count for each tool.
     pub const fn by(mut self, key: RateKey) -> Self {
         self.by = Keys(self.by.0 | 1 << key as u8);
         self

@@ -16,7 +16,7 @@ const SHARED_BUCKETS: usize = 256;
 /// this is rare and a caller cannot cause it.
 #[derive(Debug)]
 pub(super) struct BucketTable {
-    /// The buckets, by the hash of their key: the time at which each is full again.
+    /// The buckets, by the hash of their key: the time when each is full again.
     buckets: HashMap<u64, u64, ahash::RandomState>,
     bound: usize,
     /// The shared buckets of each limit, for keys that do not fit into the table. All keys of one caller share one
@@ -25,7 +25,7 @@ pub(super) struct BucketTable {
     last_sweep: u64,
 }
 
-/// The hashes of the keys by which a call is counted, for each limit.
+/// The hashes of a call's keys, for each limit.
 pub(super) trait CallKeys {
     /// Returns the hash of the whole key.
     fn key(&self, limit: usize) -> u64;

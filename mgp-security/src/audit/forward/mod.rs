@@ -18,3 +18,4 @@ pub use forwarder::{Delivery, Forwarder, Forwarding, UnknownSink};
 pub use ingest::Ingest;
 pub use replay::Replay;
 pub(super) use sink::POSITIONS;
+pub(crate) use sink::check_positions;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use mgp_types::method::AuditNotification;
 use mgp_types::mgp::AuditEvent;
 use mgp_types::service::{Call, Context, Peer, Principal, Scope, ScopeKind, Stack};
-use mgp_types::store::{Change, Store, StoreError};
+use mgp_types::store::{Change, Record, Store, StoreError};
 use mgp_types::{Backoff, Payload, RpcError};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
@@ -127,9 +127,8 @@ impl SinkTask {
 
     async fn position(&self) -> Result<u64, StoreError> {
         let records = self.store.load(POSITIONS).await?.records;
-        let own = records.into_iter().find(|record| record.key == self.name);
-        let Some(value) = own.and_then(|record| record.value) else { return Ok(0) };
-        value.get().map_err(|error| StoreError::Unreadable(error.to_string()))
+        let own = records.iter().find(|record| record.key == self.name);
+        own.map_or(Ok(0), read_position)
     }
 
     async fn save(&self, at: u64) -> Result<(), StoreError> {
@@ -147,4 +146,20 @@ impl SinkTask {
 /// Returns the context for a call that this process itself makes, without a caller.
 pub(super) fn context() -> Context {
     Context::new(Peer::none(), Scope::new(ScopeKind::Connection), Principal::local())
+}
+
+/// Returns the saved position of a sink; zero if it was removed.
+fn read_position(record: &Record) -> Result<u64, StoreError> {
+    let Some(value) = &record.value else { return Ok(0) };
+    value.get().map_err(|error| {
+        let key = &record.key;
+        let why = format!("`{key}` in `{POSITIONS}` is damaged ({error}); restore a backup");
+        StoreError::Unreadable(why)
+    })
+}
+
+/// Checks that the saved positions of all sinks can be read.
+pub(crate) async fn check_positions(store: &dyn Store) -> Result<(), StoreError> {
+    let loaded = store.load(POSITIONS).await?;
+    loaded.records.iter().try_for_each(|record| read_position(record).map(drop))
 }

@@ -106,7 +106,7 @@ impl LogConfig {
         self
     }
 
-    /// Sets the file of the key for digests.
+    /// Sets the file with the key for digests of secrets; a missing file is created.
     pub fn digest_key(mut self, file: impl Into<PathBuf>) -> Self {
         self.digest_key = Some(file.into());
         self

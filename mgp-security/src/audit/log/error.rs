@@ -50,6 +50,14 @@ pub enum LogError {
         /// The number of missing records.
         count: u64,
     },
+    /// The store lacks changes whose events the log has.
+    #[error(
+        "the state lost {count} of the changes that the log has: a power cut undid them, or an older state replaced it; put the newer one back, or repeat the changes, whose loss the log records when it is opened"
+    )]
+    ChangesLost {
+        /// The number of lost changes.
+        count: u64,
+    },
     /// The key for digests cannot be used.
     #[error("the key for digests cannot be used: {0}")]
     Key(#[from] PrivateFileError),

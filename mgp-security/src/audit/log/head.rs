@@ -133,7 +133,10 @@ impl LogHead {
 
     fn of_record(record: &Record) -> Result<Option<Self>, LogError> {
         let Some(value) = &record.value else { return Ok(None) };
-        let unreadable = || StoreError::Unreadable(format!("`{}` in `{SPACE}`", record.key));
+        let unreadable = || {
+            let key = &record.key;
+            StoreError::Unreadable(format!("`{key}` in `{SPACE}` is damaged; restore a backup"))
+        };
         Ok(Some(Self::read(value.as_str()).ok_or_else(unreadable)?))
     }
 

@@ -39,3 +39,5 @@ pub use query::{AuditPage, AuditQuery, LogFiles};
 #[cfg(feature = "sqlite")]
 pub(crate) use segments::{private_folder, refuse_others};
 pub use verify::verify;
+#[cfg(feature = "sqlite")]
+pub(crate) use verify::verify_with_store;

@@ -8,8 +8,9 @@ use mgp_types::service::BoxFuture;
 use mgp_types::store::{PendingEvent, Store, StoreError};
 use tokio::sync::watch;
 
+use super::chain::Line;
 use super::group::encode_or_replace;
-use super::head::wait;
+use super::head::{LogHead, wait};
 use super::queue::LogQueue;
 
 /// The number of events that are taken from the store at once.
@@ -38,6 +39,34 @@ impl RecentEvents {
     /// Returns the count of remembered events whose numbers are above `number`.
     fn count_above(&self, number: u64) -> u64 {
         self.0.iter().filter(|event| event.0 > number).count() as u64
+    }
+
+    /// Remembers the event of a line if it came from the store after this head was saved.
+    pub(super) fn note_after(&mut self, head: &LogHead, line: &Line<'_>) {
+        if let Some(number) = line.outbox.filter(|number| *number > head.outbox) {
+            self.note(number, line.body.as_bytes());
+        }
+    }
+
+    /// Returns the number of the event that was remembered last.
+    #[cfg(feature = "sqlite")]
+    pub(super) fn last(&self) -> Option<u64> {
+        self.0.back().map(|event| event.0)
+    }
+
+    /// Returns the count of remembered events that a store lost, as [`Outbox::count_lost`] does. `pending` has the
+    /// events in the store.
+    pub(super) fn count_lost(&self, saved: u64, written: u64, pending: Vec<PendingEvent>) -> u64 {
+        let pending = pending.into_iter().filter(|event| event.number > saved);
+        let is_known = |event: PendingEvent| {
+            let number = event.number;
+            self.contains(number, &encode_or_replace(event.event)).then_some(number)
+        };
+        let known: Vec<u64> = pending.filter_map(is_known).collect();
+        if known.last() == Some(&written) {
+            return 0;
+        }
+        self.count_above(saved).saturating_sub(known.len() as u64).max(1)
     }
 
     /// Returns whether an event with this number and text was already taken.
@@ -138,16 +167,7 @@ impl Outbox {
             return Ok(0);
         }
         let pending = wait(self.store.pending_events(&self.log, BATCH))?;
-        let pending = pending.into_iter().filter(|event| event.number > saved);
-        let is_known = |event: PendingEvent| {
-            let number = event.number;
-            recent.contains(number, &encode_or_replace(event.event)).then_some(number)
-        };
-        let known: Vec<u64> = pending.filter_map(is_known).collect();
-        if known.last() == Some(&written) {
-            return Ok(0);
-        }
-        Ok(recent.count_above(saved).saturating_sub(known.len() as u64).max(1))
+        Ok(recent.count_lost(saved, written, pending))
     }
 
     /// Removes from the store the events up to the number `through`, which the log has written.

@@ -2,12 +2,20 @@
 
 use std::fs;
 use std::path::Path;
+#[cfg(feature = "sqlite")]
+use std::path::PathBuf;
+
+#[cfg(feature = "sqlite")]
+use mgp_types::store::Store;
 
 use super::chain::{Chain, Checkpoint, Line, RecordKind};
 use super::digest::DigestKey;
 use super::error::{BadRecord, LogError, RecordFlaw};
 use super::head::LogHead;
 use super::lines::Lines;
+#[cfg(feature = "sqlite")]
+use super::outbox::BATCH;
+use super::outbox::RecentEvents;
 use super::segments::LogPlace;
 
 /// Verifies every byte of a log against its head, and counts its records, including internal ones.
@@ -33,6 +41,44 @@ use super::segments::LogPlace;
 /// [`LogError::BadRecord`] names the first bad record, and [`LogError::Lost`] the first of the lost ones; other errors
 /// mean that the files cannot be read.
 pub fn verify(dir: &Path, name: &str, head: &LogHead) -> Result<u64, LogError> {
+    verify_noting(dir, name, head, &mut RecentEvents::default())
+}
+
+/// Verifies a log on a thread for blocking work, and checks that its store has the changes whose events the log has.
+/// Another process may write the log meanwhile.
+///
+/// # Errors
+/// As [`verify`], and [`LogError::ChangesLost`].
+#[cfg(feature = "sqlite")]
+pub(crate) async fn verify_with_store(
+    dir: PathBuf,
+    name: String,
+    head: LogHead,
+    store: &dyn Store,
+) -> Result<u64, LogError> {
+    let log = name.clone();
+    let verified = tokio::task::spawn_blocking(move || {
+        let mut recent = RecentEvents::default();
+        verify_noting(&dir, &name, &head, &mut recent).map(|count| (count, recent))
+    });
+    let verified = verified.await;
+    let (count, recent) =
+        verified.unwrap_or_else(|ended| std::panic::resume_unwind(ended.into_panic()))?;
+    let Some(written) = recent.last() else { return Ok(count) };
+    // Read the events before the head, because the writer removes them from the store after it has saved the head.
+    let pending = store.pending_events(&log, BATCH).await?;
+    let saved = LogHead::in_store(store, &log).await?.map_or(0, |head| head.outbox);
+    let lost = if written > saved { recent.count_lost(saved, written, pending) } else { 0 };
+    if lost > 0 { Err(LogError::ChangesLost { count: lost }) } else { Ok(count) }
+}
+
+/// Verifies a log, and remembers in `recent` the events from the store that are newer than the head.
+fn verify_noting(
+    dir: &Path,
+    name: &str,
+    head: &LogHead,
+    recent: &mut RecentEvents,
+) -> Result<u64, LogError> {
     let place = LogPlace::new(dir, name)?;
     beside(&place)?;
     let segments = place.segments().map_err(LogError::io(dir, "read"))?;
@@ -42,9 +88,7 @@ pub fn verify(dir: &Path, name: &str, head: &LogHead) -> Result<u64, LogError> {
     }
     let first = segments.first().map_or(1, |segment| segment.first);
     // All records from the first one on must be retained, unless a checkpoint announces their removal.
-    let mut from = 1;
-    let mut count = 0;
-    let mut pending: Option<BadRecord> = None;
+    let (mut from, mut count, mut pending) = (1, 0, None::<BadRecord>);
     for segment in &segments {
         let is_newest = segments.last() == Some(segment);
         if let Some(bad) = pending.take() {
@@ -75,6 +119,7 @@ pub fn verify(dir: &Path, name: &str, head: &LogHead) -> Result<u64, LogError> {
             if head.is_replaced(&chain) {
                 return Err(BadRecord::new(head.seq, RecordFlaw::Head).into());
             }
+            recent.note_after(head, &read);
             count += 1;
         }
         pending = lines.is_torn().then(|| BadRecord::new(chain.seq + 1, RecordFlaw::Torn));

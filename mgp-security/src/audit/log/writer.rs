@@ -1,48 +1,45 @@
 //! The writer thread of a log.
 //!
-//! It writes waiting items as one group, in three steps: append the lines to the file, save the head (number and hash
-//! of the last line), acknowledge the callers. A crash between the steps leaves lines after the head, which were not
-//! acknowledged and which [recovery](super::recover) verifies. The head is never ahead of the lines, unless the power
-//! fails and [`Fsync`] is not `Always`. Therefore the head also has the number of the last record that was synced to
-//! the disk: only the records after it, those of a few seconds, can be missing without a change by another program.
+//! It writes waiting items as one group, in three steps: append the lines to the file (`append.rs`), save the head, i.e.
+//! number and hash of the last line, and acknowledge the callers. A crash between the steps leaves lines after the head,
+//! which were not acknowledged and which [recovery](super::recover) verifies. The head is never ahead of the lines,
+//! unless the power fails and `Fsync` is not `Always`. Therefore the head also has the number of the last record that
+//! was synced to the disk: only the records after it, those of a few seconds, can be missing without a change by another
+//! program.
 //!
 //! If the disk or the store fails, no caller is acknowledged and no call can begin; final records of running calls stay
 //! queued until writing works again. The writer reports such failures, and new files, in the log of the program; the
 //! messages begin with `failed`, `recovered`, `rotated` or `dropped`.
 
+mod append;
+mod checkpoint;
 mod opening;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::error::Error as StdError;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use mgp_types::service::AuditError;
-use mgp_types::store::{Store, StoreError};
 use tokio::time::Instant;
 
+use self::append::HeadSave;
 use super::chain::{Chain, MAX_LINE};
-use super::config::{FileRetention, Fsync, LogConfig};
-use super::error::{BadRecord, LogError};
+use super::config::LogConfig;
 use super::group::{Group, encode_or_replace};
-use super::head::{HeadPlace, LogHead};
+use super::head::HeadPlace;
 use super::outbox::{BATCH, Outbox, RecentEvents};
 use super::queue::{Item, LogQueue, Reservation};
-use super::recover::RecoveredLog;
-use super::segments::{Disk, Lock, LogPlace, SegmentFile};
+use super::segments::{Disk, Lock};
 
 /// The size limit for a group: this many records, or this many bytes plus one more record.
 const MAX_GROUP: usize = 1024;
 const MAX_GROUP_BYTES: usize = 4 * MAX_LINE;
 
-/// The number of bytes after which a checkpoint is due, even if they are only a few records.
-const CHECKPOINT_BYTES: u64 = 8 * 1024 * 1024;
-
 /// The maximum time for which the saved head can lag behind records that no caller waits for.
 const MAX_HEAD_LAG: Duration = Duration::from_secs(1);
 
-/// The maximum time for which records are not synced to the disk under [`Fsync::OnCheckpoint`].
+/// The maximum time for which records are not synced to the disk under `Fsync::OnCheckpoint`.
 const MAX_UNSYNCED: Duration = Duration::from_secs(5);
 
 /// The time without items after which a newly opened log is synced to the disk.
@@ -66,110 +63,41 @@ pub(super) struct Writer {
     recent: RecentEvents,
     /// The intents of running calls, by record number. They are bounded, because each running call has reserved room
     /// for its final record.
-    open: BTreeMap<u64, String>,
+    open_intents: BTreeMap<u64, String>,
     /// The record number in the last saved head.
-    head: u64,
+    head_seq: u64,
     /// The number of the last synced record in the last saved head.
     head_synced: u64,
+    /// The time since which the log has records after the last saved head; `None` if it has none.
+    head_lag_since: Option<Instant>,
     /// The number of the last record that was synced to the disk.
     synced: u64,
     /// The time since which the log has records that are to be synced; `None` if it has none.
     unsynced_since: Option<Instant>,
-    /// The time since which the log has records after the last saved head; `None` if it has none.
-    head_lag_since: Option<Instant>,
-    /// The length of the newest file in bytes, without an incomplete write at its end.
-    length: u64,
-    /// `true` if there might be an incomplete write after `length`.
-    may_have_torn_end: bool,
-    /// The record number with which each file begins, oldest file first.
-    firsts: VecDeque<u64>,
-    /// The number of the first record that is retained, as the last checkpoint defines it.
-    from: u64,
-    /// The count of records since the last checkpoint.
-    records: u64,
-    /// The count of bytes since the last checkpoint.
-    bytes: u64,
     /// `true` while the sync that follows opening is still to be done. Waiting callers are served first, because a
     /// killed process loses nothing without the sync.
     sync_owed: bool,
+    /// The length of the newest file in bytes, without an incomplete write at its end.
+    segment_length: u64,
+    /// `true` if there might be an incomplete write after `segment_length`.
+    may_have_torn_end: bool,
+    /// The record number with which each file begins, oldest file first.
+    segment_firsts: VecDeque<u64>,
+    /// The number of the first record that is retained, as the last checkpoint defines it.
+    retained_from: u64,
+    records_since_checkpoint: u64,
+    bytes_since_checkpoint: u64,
+    /// `true` after a write failed, until the next one succeeds.
     is_failing: bool,
+    /// The items that were taken from the queue and are not written yet.
     batch: VecDeque<Item>,
+    /// The lines that are written together, and the state of the log after them.
     group: Group,
     _lock: Lock,
 }
 
-/// The time at which the head of a group is saved.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum HeadSave {
-    /// Together with the group, because a caller waits for it.
-    Now,
-    /// The head is saved later, because no caller waits for it.
-    Later,
-}
-
 impl Writer {
-    /// Opens a log, and completes what an earlier process left unfinished.
-    pub(super) fn open(
-        config: LogConfig,
-        store: Option<Arc<dyn Store>>,
-        disk_of: impl FnOnce(SegmentFile) -> Box<dyn Disk>,
-    ) -> Result<Self, LogError> {
-        let place = LogPlace::new(&config.dir, &config.name)?;
-        place.prepare()?;
-        let lock = place.lock()?;
-        let (mut head_place, head) =
-            HeadPlace::open(&place, store.clone(), config.fsync == Fsync::Always)?;
-        let segments = place.segments().map_err(LogError::io(&config.dir, "read"))?;
-        let head = match head {
-            Some(head) => head,
-            None if segments.is_empty() => {
-                let key = head_place.new_key()?;
-                let head = LogHead::of(&Chain::genesis(&place.name, key), 0);
-                head_place.keep(&head)?;
-                head
-            }
-            None => return Err(BadRecord::no_head().into()),
-        };
-        let found = RecoveredLog::read(&place, head)?;
-        let firsts = segments.iter().map(|segment| segment.first);
-        let firsts = firsts.filter(|first| *first < found.first).chain([found.first]).collect();
-        let shared = Arc::new(LogQueue::new(config.queue, found.chain.seq, found.chain.no));
-        shared.segment.store(found.first, Ordering::Release);
-        let mut writer = Self {
-            outbox: store.map(|store| Outbox::new(store, &place.name, &shared)),
-            shared,
-            config,
-            disk: disk_of(found.disk),
-            head_place,
-            chain: found.chain,
-            outbox_number: found.outbox,
-            recent: found.recent,
-            open: found.open,
-            head: head.seq.min(found.chain.seq),
-            head_synced: head.synced,
-            synced: head.synced,
-            unsynced_since: None,
-            head_lag_since: None,
-            length: found.length,
-            may_have_torn_end: false,
-            firsts,
-            from: found.from,
-            records: found.since,
-            bytes: 0,
-            sync_owed: false,
-            is_failing: false,
-            batch: VecDeque::new(),
-            group: Group::new(found.chain),
-            _lock: lock,
-        };
-        let mut waiting = found.waiting;
-        if let Some(outbox) = &writer.outbox {
-            outbox.remove_decided(&mut waiting);
-        }
-        let finished = writer.finish_recovery(found.cut, found.lost, head.outbox, &waiting);
-        Ok(finished.map(|()| writer).map_err(StoreError::Failed)?)
-    }
-
+    /// Returns the queue that the writer shares with the handles of the log.
     pub(super) fn shared(&self) -> &Arc<LogQueue> {
         &self.shared
     }
@@ -178,11 +106,11 @@ impl Writer {
     pub(super) fn run(mut self) {
         let _last = CloseGuard(Arc::clone(&self.shared));
         loop {
-            let rest = self.is_failing.then_some(RETRY_DELAY);
-            let idle = self.idle();
-            let closing = self.shared.next(&mut self.batch, idle, rest);
+            let pause = self.is_failing.then_some(RETRY_DELAY);
+            let idle = self.idle_time();
+            let closing = self.shared.next(&mut self.batch, idle, pause);
             self.shared.sweep(closing);
-            if let Err(reason) = self.work(closing) {
+            if let Err(reason) = self.process_batch(closing) {
                 self.fail(&reason);
                 if closing {
                     let lost = self.batch.len();
@@ -203,7 +131,7 @@ impl Writer {
     }
 
     /// Returns the time after which the writer must act even if no item arrives.
-    fn idle(&self) -> Option<Duration> {
+    fn idle_time(&self) -> Option<Duration> {
         if self.sync_owed {
             return Some(SYNC_DELAY);
         }
@@ -215,10 +143,12 @@ impl Writer {
         head.into_iter().chain(sync).min().or(sweep)
     }
 
-    fn work(&mut self, closing: bool) -> Result<(), Reason> {
+    /// Writes the batch, then the events that wait in the store. After that, syncs the records and saves the head if
+    /// this is due, or if the log is being closed.
+    fn process_batch(&mut self, closing: bool) -> Result<(), Reason> {
         if self.is_failing {
             // First write a checkpoint to find out whether writing works; only then report success to callers.
-            self.checkpoint(0)?;
+            self.checkpoint()?;
         }
         // A flush includes the events that were committed to the store for this log.
         if self.batch.iter().any(|item| matches!(item, Item::Flush { .. })) {
@@ -289,6 +219,7 @@ impl Writer {
         Ok(())
     }
 
+    /// Writes the events that wait in the store, if the store has changed since the last check.
     fn take_new_events(&mut self) -> Result<(), Reason> {
         if self.outbox.as_mut().is_some_and(Outbox::has_changed) {
             self.take_outbox()?;
@@ -323,169 +254,6 @@ impl Writer {
                 break;
             }
         }
-        Ok(())
-    }
-
-    /// Begins a new file if the newest one is full, and writes a checkpoint if one is due.
-    fn rotate_if_due(&mut self) -> Result<(), Reason> {
-        if self.length >= self.config.segment_bytes && !self.may_have_torn_end {
-            self.save_lagging_head()?;
-            if self.config.fsync != Fsync::Never {
-                self.disk.sync().map_err(reason)?;
-                (self.synced, self.unsynced_since) = (self.chain.seq, None);
-            }
-            let first = self.chain.seq + 1;
-            self.disk.next(first).map_err(reason)?;
-            self.shared.segment.store(first, Ordering::Release);
-            self.length = 0;
-            self.firsts.push_back(first);
-            tracing::info!(log = self.config.name, first, "rotated the audit log");
-        }
-        let is_due = self.records >= self.config.checkpoint_every || self.bytes >= CHECKPOINT_BYTES;
-        // Every file except the first begins with a checkpoint, so that it can be verified without the files before.
-        if is_due || (self.length == 0 && self.chain.seq > 0) {
-            self.checkpoint(0)?;
-        }
-        Ok(())
-    }
-
-    fn checkpoint(&mut self, cut: u64) -> Result<(), Reason> {
-        self.write_checkpoint(cut)?;
-        self.sync_and_prune()
-    }
-
-    /// Writes a checkpoint; the files that it retires are removed by [`sync_and_prune`](Self::sync_and_prune).
-    fn write_checkpoint(&mut self, cut: u64) -> Result<(), Reason> {
-        // First save the head of the last record before the checkpoint, so that opening the log need not read further
-        // back than the checkpoint.
-        self.save_lagging_head()?;
-        let from = match self.config.retention {
-            FileRetention::All => None,
-            FileRetention::Newest(count) => {
-                let retained = usize::try_from(count).unwrap_or(usize::MAX).max(1);
-                self.firsts.len().checked_sub(retained).and_then(|at| self.firsts.get(at).copied())
-            }
-        };
-        let from = from.unwrap_or_default().max(self.from);
-        self.group.begin(self.chain, self.outbox_number);
-        self.group.checkpoint(from, self.open.len() as u64, cut);
-        for (intent, begun) in &self.open {
-            self.group.intent(Some(*intent), begun.as_bytes());
-        }
-        self.write(HeadSave::Now)?;
-        (self.records, self.bytes, self.from) = (0, 0, from);
-        Ok(())
-    }
-
-    /// Syncs the written records to the disk if they are not synced yet, and removes the files that the last checkpoint
-    /// retired.
-    fn sync_and_prune(&mut self) -> Result<(), Reason> {
-        let is_due = match self.config.fsync {
-            Fsync::Always => self.synced < self.chain.seq,
-            Fsync::OnCheckpoint => true,
-            Fsync::Never => false,
-        };
-        if is_due {
-            self.disk.sync().map_err(reason)?;
-            self.synced = self.chain.seq;
-            // Save and sync the head after the records. Otherwise the head on the disk could count a record as synced
-            // that is not on the disk.
-            if self.head_synced < self.synced {
-                self.save_head(self.head_of(&self.chain, self.outbox_number))?;
-            }
-            self.head_place.sync().map_err(reason)?;
-        }
-        (self.sync_owed, self.unsynced_since) = (false, None);
-        let from = self.from;
-        if self.firsts.front().is_some_and(|first| *first < from) {
-            match self.disk.remove_before(from) {
-                Ok(()) => self.firsts.retain(|first| *first >= from),
-                // It does no harm if a file cannot be removed, because a checkpoint has announced already that its
-                // records are removed.
-                Err(error) => tracing::warn!(
-                    log = self.config.name,
-                    %error,
-                    "failed to remove old files of the audit log"
-                ),
-            }
-        }
-        Ok(())
-    }
-
-    /// Appends the group to the file and, with [`HeadSave::Now`], saves its head.
-    fn write(&mut self, head_save: HeadSave) -> Result<(), Reason> {
-        self.append_group()?;
-        let Group { chain, outbox, .. } = self.group;
-        if head_save == HeadSave::Now && self.head < chain.seq {
-            self.save_head(self.head_of(&chain, outbox))?;
-        }
-        self.may_have_torn_end = false;
-        self.note_written();
-        Ok(())
-    }
-
-    fn append_group(&mut self) -> Result<(), Reason> {
-        if std::mem::replace(&mut self.may_have_torn_end, true) {
-            self.disk.cut(self.length).map_err(reason)?;
-        }
-        if !self.group.text.is_empty() {
-            self.disk.append(&self.group.text).map_err(reason)?;
-            if self.config.fsync == Fsync::Always {
-                self.disk.sync().map_err(reason)?;
-                self.synced = self.group.chain.seq;
-            }
-        }
-        Ok(())
-    }
-
-    /// Updates the state of the log after the group was written, and reports the group's events.
-    fn note_written(&mut self) {
-        let Group { chain, outbox, .. } = self.group;
-        let length = self.group.text.len() as u64;
-        self.length += length;
-        self.bytes += length;
-        self.records += chain.seq - self.chain.seq;
-        (self.chain, self.outbox_number) = (chain, outbox);
-        self.open.extend(self.group.opened.drain(..));
-        for ended in self.group.ended.drain(..) {
-            self.open.remove(&ended);
-        }
-        if self.head < chain.seq && self.head_lag_since.is_none() {
-            self.head_lag_since = Some(Instant::now());
-        }
-        let is_to_sync = self.config.fsync != Fsync::Never && self.synced < chain.seq;
-        if is_to_sync && self.unsynced_since.is_none() {
-            self.unsynced_since = Some(Instant::now());
-        }
-        self.shared.written.store(chain.seq, Ordering::Release);
-        self.shared
-            .newest
-            .send_if_modified(|newest| std::mem::replace(newest, chain.no) != chain.no);
-        self.shared.show(&self.group);
-    }
-
-    fn save_lagging_head(&mut self) -> Result<(), Reason> {
-        if self.head < self.chain.seq {
-            self.save_head(self.head_of(&self.chain, self.outbox_number))?;
-        }
-        Ok(())
-    }
-
-    /// Returns the head of a chain of this log. Under [`Fsync::Never`], the head counts all records as synced. A power
-    /// cut could then lose any record, and a log that lacks one must not be opened.
-    fn head_of(&self, chain: &Chain, outbox: u64) -> LogHead {
-        let never_syncs = self.config.fsync == Fsync::Never;
-        let synced = if never_syncs { chain.seq } else { self.synced.min(chain.seq) };
-        LogHead { synced, ..LogHead::of(chain, outbox) }
-    }
-
-    fn save_head(&mut self, head: LogHead) -> Result<(), Reason> {
-        let revision = self.head_place.keep(&head).map_err(reason)?;
-        if let (Some(outbox), Some(revision)) = (&mut self.outbox, revision) {
-            outbox.note_own_commit(revision);
-        }
-        (self.head, self.head_synced) = (head.seq, head.synced);
-        self.head_lag_since = None;
         Ok(())
     }
 

@@ -294,6 +294,18 @@ impl ApiKeys {
         self.shared.snapshot().decide(key, SystemTime::now())
     }
 
+    /// Returns whether the key with this id exists, and is neither revoked nor expired. Work that continues after its
+    /// call, e.g. the rollback of a transaction, uses it to check the key of its caller.
+    ///
+    /// # Cancel safety
+    /// Dropping the future changes nothing.
+    pub async fn is_valid(&self, id: &str) -> bool {
+        self.shared.catch_up().await;
+        let snapshot = self.shared.snapshot();
+        let entry = snapshot.entries.get(id).filter(|entry| !entry.is_revoked);
+        !snapshot.broken && entry.is_some_and(|entry| !entry.caller.has_expired(SystemTime::now()))
+    }
+
     /// Returns whether a key exists and is not revoked, according to the snapshot. Does not check the expiry.
     ///
     /// It is called for every part of a stream, so it must not block. If the store has changed, a separate task reads

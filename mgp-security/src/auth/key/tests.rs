@@ -98,10 +98,15 @@ async fn a_key_expires_at_its_time() {
     let (past, future) = (keys.issue(past).await.unwrap(), keys.issue(future).await.unwrap());
     assert_eq!(check(&keys, past.reveal()).await, Err(AuthRefused::Expired));
     assert_eq!(check(&keys, future.reveal()).await, Ok(()));
+    assert!(keys.is_valid(future.id()).await && !keys.is_valid(past.id()).await);
+    assert!(!keys.is_valid("unknown").await);
     // A caller that does not know the secret must not learn that the key has expired.
     assert_eq!(check(&keys, &format!("mgp_{}_guess", past.id())).await, NOT_VALID);
-    keys.revoke(past.id()).await.unwrap();
-    assert_eq!(check(&keys, past.reveal()).await, NOT_VALID);
+    for key in [&past, &future] {
+        keys.revoke(key.id()).await.unwrap();
+        assert_eq!(check(&keys, key.reveal()).await, NOT_VALID);
+    }
+    assert!(!keys.is_valid(future.id()).await);
 }
 
 #[tokio::test]

@@ -14,6 +14,10 @@ pub(super) struct Claims(Members);
 
 const UNREADABLE: AuthRefused = AuthRefused::Invalid("the claims of the token cannot be read");
 
+const NO_NAME: AuthRefused = AuthRefused::Invalid(
+    "the issuer, subject, agent or tenant in the token is not a text, is empty or has control characters",
+);
+
 impl From<WrongType> for AuthRefused {
     fn from(_: WrongType) -> Self {
         UNREADABLE
@@ -28,9 +32,9 @@ impl Claims {
     /// Returns a string claim, or `None` if it is missing; a string that is empty or has control characters is an
     /// error.
     pub(super) fn text(&self, name: &str) -> Result<Option<String>, AuthRefused> {
-        let text = self.0.get::<String>(name)?;
+        let text = self.0.get::<String>(name).map_err(|_| NO_NAME)?;
         if text.as_ref().is_some_and(|text| text.is_empty() || text.contains(char::is_control)) {
-            return Err(UNREADABLE);
+            return Err(NO_NAME);
         }
         Ok(text)
     }

@@ -393,6 +393,14 @@ async fn a_claim_that_is_null_counts_as_missing() {
 }
 
 #[tokio::test]
+async fn a_subject_or_client_that_is_not_a_name_is_refused_with_that_reason() {
+    for (name, value) in [("sub", json!(7)), ("sub", json!("a\nb")), ("client_id", json!(""))] {
+        let error = claims(but(name, value)).await.unwrap_err();
+        assert!(error.to_string().contains("is not a text, is empty"), "{name}: {error}");
+    }
+}
+
+#[tokio::test]
 async fn a_missing_scope_is_named() {
     let server = server().require_scope("tools").require_scope("admin").operator_scope("admin");
     let token = |scope: &str| ed25519().sign(&ed25519().header(), &but("scope", json!(scope)));

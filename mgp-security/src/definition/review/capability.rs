@@ -69,7 +69,7 @@ pub(super) fn review(shown: &Value, findings: &mut Vec<Finding>) {
     let claims_read = reads == Some(true)
         || destroys == Some(false)
             && name.first().is_some_and(|verb| has(DESTROYS, verb) && !has(DETACHES, verb))
-        || !admits && CLAIMS.split('|').any(|claim| description.contains(claim));
+        || !admits && CLAIMS.split('|').any(|claim| claims(&description, claim));
     let is_plan = name.iter().skip(1).any(|word| has(PLANS, word));
     let changes = name.first().filter(|verb| has(CHANGES, verb) || has(DESTROYS, verb));
     if let Some(verb) = changes.filter(|verb| claims_read && !is_plan && !has(VAGUE, verb)) {
@@ -92,6 +92,11 @@ pub(super) fn review(shown: &Value, findings: &mut Vec<Finding>) {
         };
         findings.push(Finding::new(rule, "/inputSchema", parameter));
     }
+}
+
+/// Returns whether a description makes a claim about the tool; `date chips are read-only` is about other things.
+fn claims(description: &str, claim: &str) -> bool {
+    description.match_indices(claim).any(|(at, _)| !description[..at].ends_with(" are "))
 }
 
 /// Returns whether any word of a text begins with `begin`; e.g. `format` does not begin a word in `information`.

@@ -32,6 +32,7 @@ pub(super) use characters::is_suspect as is_hidden;
 pub(crate) use characters::shows;
 pub(super) use finding::{EVIDENCE_MAX, visible};
 pub use finding::{Finding, Severity};
+pub(super) use parameter::words as name_words;
 pub(super) use rule::Rule;
 
 /// The number of findings in the texts of a definition after which no further texts are reviewed.

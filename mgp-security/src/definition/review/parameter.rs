@@ -59,6 +59,13 @@ const ASKED: &[&[&str]] = &[
     &["previous", "results"],
     &["model", "reasoning"],
     &["internal", "thoughts"],
+    &["chat", "turns"],
+    &["conversation", "so", "far"],
+    &["seen", "in", "chat"],
+    &["user", "told"],
+    &["user", "wrote"],
+    &["users", "ssh"],
+    &["key", "of", "user"],
 ];
 
 /// Words in a tool's name or description that make the parameters of [`ASKED`] legitimate.
@@ -72,6 +79,9 @@ const ABOUT: &[&str] = &[
     "message",
     "agent",
     "environment",
+    "env-var",
+    "env var",
+    "env_var",
     "process",
     "tool",
 ];
@@ -131,7 +141,7 @@ pub(super) fn gather<'a>(value: &'a Value, names: &mut Vec<&'a str>) {
 }
 
 /// Returns the words of a name in snake, kebab or camel case, in lower case.
-pub(super) fn words(name: &str) -> Vec<String> {
+pub(in crate::definition) fn words(name: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut small = false;
     for c in name.chars() {

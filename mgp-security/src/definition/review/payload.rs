@@ -141,7 +141,7 @@ pub(super) fn signs(text: &str, small: &str) -> Vec<Sign> {
     if let Some(found) = template.or_else(|| marker(small)) {
         add(Rule::Role, ENOUGH, found);
     }
-    if let Some(found) = SHOUTED.iter().find(|word| text.contains(**word)) {
+    if let Some(found) = SHOUTED.iter().find(|word| has_words(text, word)) {
         add(Rule::Role, ENOUGH, found);
     }
     let sentences = || small.lines().flat_map(|line| line.split(". "));
@@ -213,6 +213,14 @@ fn marker(text: &str) -> Option<&'static str> {
         return Some("<|");
     }
     text.match_indices("|>").any(closes).then_some("|>")
+}
+
+/// Returns whether a text contains these words; the end of a longer word, e.g. of `OPERATING_SYSTEM:`, does not count.
+fn has_words(text: &str, words: &str) -> bool {
+    let is_word = |c: char| c.is_alphanumeric() || c == '_';
+    let begins =
+        |(at, _): (usize, &str)| !(words.starts_with(is_word) && text[..at].ends_with(is_word));
+    text.match_indices(words).any(begins)
 }
 
 /// Returns whether a text has a tag or an attribute that gives HTML its colours.
@@ -289,10 +297,18 @@ fn running(text: &str) -> Option<&str> {
         let rest = &text[at + scheme.len()..];
         rest.starts_with(|c: char| c.is_alphanumeric() || c == '/' || c == '(').then(|| &text[at..])
     };
-    ["javascript:", "vbscript:"].into_iter().find_map(code).or_else(|| {
-        ["data:text/", "data:application/"].iter().find_map(|scheme| {
-            let at = text.find(scheme)?;
-            text[at..].contains(',').then(|| &text[at..])
+    let document = |scheme: &str| {
+        let urls = text.match_indices(scheme).map(|(at, _)| &text[at..]);
+        // Without content, as in `data:text/plain;base64,...`, the text only shows the form of such URLs.
+        urls.map_while(|url| Some((url, url.split_once(',')?.1))).find_map(|(url, content)| {
+            let begins = |c: char| c.is_alphanumeric() || "<%+/".contains(c);
+            let content = content.trim_start().trim_start_matches(['.', '…']);
+            content.starts_with(begins).then_some(url)
         })
-    })
+    };
+    let schemes = ["data:text/", "data:application/"];
+    ["javascript:", "vbscript:"]
+        .into_iter()
+        .find_map(code)
+        .or_else(|| schemes.into_iter().find_map(document))
 }

@@ -7,11 +7,15 @@ use super::script;
 /// The maximum length of an HTML entity in bytes, including `&` and `;`.
 const ENTITY_MAX: usize = 11;
 
+/// Combining strokes, which are drawn through a letter but do not change it for a reader.
+const STROKES: std::ops::RangeInclusive<char> = '\u{334}'..='\u{338}';
+
 /// Returns the normalized text: compatibility forms, HTML entities and look-alike letters are replaced, and
 /// capitals made lower-case.
 pub(super) fn plain_text(text: &str) -> String {
     let text = without_entities(text);
-    let shown = text.nfkc().filter(|c| !super::characters::is_suspect(*c) || *c == '\r');
+    let is_read = |c: &char| !super::characters::is_suspect(*c) || *c == '\r';
+    let shown = text.nfkc().filter(|c| is_read(c) && !STROKES.contains(c));
     let folded: String = shown.collect::<String>().to_lowercase();
     if folded.is_ascii() {
         return folded.replace(['\t', '\r'], " ");

@@ -219,7 +219,8 @@ fn is_secret_file(word: &str) -> bool {
 const ORDERING: &str = "first then also and please always must should to now just silently \
     immediately secretly quietly additionally shall you need never afterwards so assistant ai \
     model agent llm next finally simply instead again or will bitte immer zuerst dann und \
-    siempre primero luego y toujours dabord ensuite et veuillez sempre e";
+    siempre primero luego y toujours dabord ensuite et veuillez sempre e altijd eerst zawsze \
+    najpierw всегда сначала обязательно";
 
 /// Words with which no sentence ends.
 const OPEN_ENDS: &str = "a an the all any every each your our their its this these those my no \

@@ -305,9 +305,11 @@ pub(super) fn words(name: &str) -> Vec<String> {
         if letter.is_alphanumeric() {
             let begins =
                 !before.is_alphanumeric() || before.is_lowercase() && letter.is_uppercase();
+            // Upper case comes first, because `ſ` is then an `s`, as for a server that ignores the case of letters.
+            let folded = letter.to_uppercase().flat_map(char::to_lowercase);
             match words.last_mut() {
-                Some(word) if !begins => word.extend(letter.to_lowercase()),
-                _ => words.push(letter.to_lowercase().collect()),
+                Some(word) if !begins => word.extend(folded),
+                _ => words.push(folded.collect()),
             }
         }
         before = letter;

@@ -387,6 +387,8 @@ fn hosts_have_one_spelling() {
     }
     fails(only, r#"{"url":"https://example.com","next":"https://evil.com"}"#, "not allowed");
     fails(only, r#"{"url":"https://example.com","x":"10.0.0.1"}"#, "not allowed");
+    // A server that ignores the case of letters takes `addreſſ` for `address`.
+    fails(only, r#"{"url":"https://example.com","addreſſ":"intranet"}"#, "not allowed");
     fails(only, r#"{"q":"x"}"#, "no argument names one");
     fails(only, r#"{"url":"https://example.com","command":"curl evil.com"}"#, "not known");
     let all_but = r#"{"hosts":["*"],"deny_hosts":["169.254.169.254","*.internal"]}"#;

@@ -7,8 +7,8 @@
 //! | dangerous | the operator named the tool | otherwise |
 //! | any, and the server requires a confirmation | the operator named the tool with `confirm = "never"` | otherwise |
 //!
-//! A confirmation is bound to the caller, the server, the tool, the exact arguments and the tool's definition. It is
-//! valid for one run of one logical call, and only for a few minutes.
+//! A confirmation is bound to the caller, the server, the tool, the exact arguments, the data reference beside them
+//! and the tool's definition. It is valid for one run of one logical call, and only for a few minutes.
 
 mod confirmations;
 mod named_tool;
@@ -16,8 +16,10 @@ mod pending;
 mod refused;
 mod rule;
 mod used;
+mod with_reference;
 
 pub use confirmations::{ConfirmConfig, Confirmations};
 pub(crate) use confirmations::{RiskyCall, note};
 pub use named_tool::{NamedTool, NamedTools};
 pub use refused::{ConfirmRefused, Unconfirmed};
+pub(crate) use with_reference::with_reference;

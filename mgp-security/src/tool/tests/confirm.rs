@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime};
 use async_trait::async_trait;
 use mgp_types::mcp::Revision;
 use mgp_types::mgp::{AccessGrantParams, GrantDecision, RiskLevel};
+use mgp_types::proposal::{CallMembers, DataReference};
 use mgp_types::service::{
     AcceptedRequests, AskCheck, Call, CallerAccess, CallerRequest, Context, InputRequired,
     MemoryAudit, PeerInfo, Principal, Reply, RoundState, Rounds, Rule, ServerId, Stack, mock,
@@ -225,7 +226,7 @@ async fn an_entry_that_names_the_tool_spares_the_question() {
 }
 
 #[tokio::test]
-async fn a_question_is_bound_to_caller_server_tool_and_arguments() {
+async fn a_question_is_bound_to_caller_server_tool_arguments_and_data_reference() {
     let judge = Judge::says(GrantDecision::Approved);
     let (stack, _) = guarded(confirmations(judge.clone()));
     let mut client = mock::client(stack);
@@ -249,11 +250,22 @@ async fn a_question_is_bound_to_caller_server_tool_and_arguments() {
     client.cx.principal = Principal::local();
     client.cx.server = Some("other".into());
     client.request("tools/call", CALL).await.unwrap();
+    for id in ["r1", "/etc/passwd"] {
+        let of_exporter =
+            DataReference::new(id.to_owned(), "exporter".to_owned(), "text/csv".to_owned());
+        let mut members = CallMembers::default();
+        members.set(&of_exporter).unwrap();
+        client.cx.extensions.insert(members);
+        client.request("tools/call", CALL).await.unwrap();
+    }
+    let shown = |at: usize| format!("{:?}", judge.asked()[at].about);
+    assert!(shown(8).contains("r1 of exporter"), "{}", shown(8));
+    assert!(!shown(9).contains("passwd"), "not taken for a path: {}", shown(9));
     let mut bindings: Vec<_> = judge.asked().iter().map(|question| question.binding).collect();
     assert_eq!(bindings[0], bindings[1], "the same arguments in another order");
     bindings.sort_unstable();
     bindings.dedup();
-    assert_eq!(bindings.len(), 7);
+    assert_eq!(bindings.len(), 9);
 }
 
 #[tokio::test]

@@ -196,7 +196,7 @@ pub(crate) fn check(
 ) -> Result<(), String> {
     for leaf in leaves(arguments)? {
         let named = |why: String| format!("`{}`: {why}", leaf.path);
-        let is_one = |names: &[String]| names.iter().any(|name| leaf.keys.contains(&name.as_str()));
+        let is_one = |names: &[String]| names.iter().any(|name| leaf.is_under(name));
         let declared = match () {
             () if is_one(urls) => Some(Kind::Url),
             () if is_one(hosts) => Some(Kind::Host),

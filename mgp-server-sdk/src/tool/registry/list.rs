@@ -24,7 +24,7 @@ impl Tools {
             proposals: caller.mgp.unwrap_or_default() & ExtensionSet::PROPOSALS,
         };
         let snapshot = self.snapshot();
-        let grants = snapshot.settings.hides_refused.then(|| Grants::from_context(cx));
+        let grants = snapshot.settings.hides_denied.then(|| Grants::from_context(cx));
         let grants = grants.filter(Grants::is_told);
         let has_proposals = snapshot.any_proposed && !form.proposals.is_empty();
         if grants.is_some() || has_proposals || snapshot.any_audience {
@@ -43,7 +43,7 @@ impl Tools {
 impl Snapshot {
     fn encode(&self, form: Form, is_shown: impl Fn(&Entry) -> bool) -> Result<Payload, RpcError> {
         let tools = self
-            .order
+            .entries
             .iter()
             .filter(|entry| entry.is_enabled && is_shown(entry))
             .map(|entry| shown(entry, form))
@@ -72,7 +72,7 @@ pub(super) struct Form {
 }
 
 impl Form {
-    /// The number of values of [`index`](Self::index): two for each of three flags.
+    /// The number of values of [`index`](Self::index): one for each combination of the three flags.
     pub(super) const COUNT: usize = 8;
 
     fn index(self) -> usize {

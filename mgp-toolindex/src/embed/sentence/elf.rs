@@ -38,7 +38,7 @@ pub(super) fn check_length(library: &Path) -> Result<(), LibraryError> {
     }
 }
 
-/// Returns the minimum length of an ELF file according to its header, or `None` for a file in another format.
+/// Returns the minimum length of an ELF file from its header, or `None` for a file in another format.
 fn needed(file: &mut (impl Read + io::Seek)) -> io::Result<Option<u64>> {
     let header = read_up_to(file, 64)?;
     // Leave other formats to the loader. The only library to check is onnxruntime, which exists on Linux only as 64-bit

@@ -11,7 +11,7 @@ use super::error::ModelError;
 
 pub(super) const MODEL: &str = "model.onnx";
 
-/// The files of the tokenizer, in the order in which fastembed names them.
+/// The files of the tokenizer, in the order of fastembed.
 pub(super) const TOKENIZER: [&str; 4] =
     ["tokenizer.json", "config.json", "special_tokens_map.json", "tokenizer_config.json"];
 
@@ -67,8 +67,7 @@ enum ManifestError {
 
 impl ModelFolder {
     pub(super) fn new(path: &Path) -> Result<Self, ModelError> {
-        // Make the path absolute, because the loader of libraries would look for a relative path in the folder of the
-        // program.
+        // Make the path absolute: the loader of libraries would look for a relative path in the program's folder.
         let path = std::path::absolute(path).map_err(ModelError::file(path))?;
         Ok(Self { path })
     }
@@ -121,8 +120,7 @@ impl ModelManifest {
         Ok(manifest)
     }
 
-    /// Returns a key that identifies everything on which vectors depend. Only vectors that were computed under the same
-    /// key can be compared.
+    /// Returns a key that identifies everything that vectors depend on. Only vectors with the same key can be compared.
     pub(super) fn key(&self) -> String {
         // The library is not part of the key: it affects only the last digits of a vector.
         let mut hash = blake3::Hasher::new();

@@ -57,8 +57,8 @@ impl VectorCache {
     /// Evicts one vector. The linear search is cheap compared with the encoder, which runs next.
     fn evict(&mut self) {
         let once = self.rows.values().filter(|row| row.uses == Uses::Once).count();
-        // At least a quarter of the cache is for texts that were used once; otherwise a new text would be evicted at
-        // once, and could never become a repeated one.
+        // Reserve a quarter of the cache for texts that were used once. Otherwise a new text would be evicted at once,
+        // and could never be used a second time.
         let from = if once * 4 > self.max { Uses::Once } else { Uses::Repeated };
         let oldest = |(_, row): &(&TextHash, &Row)| (row.uses != from, row.last_use);
         if let Some(key) = self.rows.iter().min_by_key(oldest).map(|(key, _)| *key) {

@@ -32,9 +32,9 @@ const LENGTHS: usize = 33;
 pub(super) struct Hash(u32);
 
 impl Hash {
-    /// The hash of no bytes, from which the hash of a word's first piece begins.
+    /// The hash of no bytes: the start of the hash of a word's first piece.
     pub(super) const FIRST: Self = Self(0x811C_9DC5);
-    /// The hash of the mark `#`, from which the hash of a continuing piece begins.
+    /// The hash of the mark `#`: the start of the hash of a continuing piece.
     pub(super) const NEXT: Self = Self::FIRST.with(b'#');
 
     pub(super) const fn with(self, byte: u8) -> Self {
@@ -108,8 +108,8 @@ impl File {
         let mut at = (hash.0 ^ (hash.0 >> 15)) as usize & mask;
         loop {
             let row = u16_at(self.slots, at).filter(|row| *row != EMPTY).map(u32::from)?;
-            // Rows are sorted by the length of their pieces. A row outside of this range has a piece of another length,
-            // so it is a different piece with the same hash slot.
+            // Rows are sorted by the length of their pieces. A row outside of this range has a piece of a different
+            // length, so it is a different piece with the same hash slot.
             let nth = row.wrapping_sub(first);
             if nth < count {
                 let from = begins as usize + nth as usize * length;

@@ -43,7 +43,7 @@ pub(super) fn pieces(
 
 struct Words<'a> {
     file: &'a File,
-    /// The word in the form in which it is looked up: lower case, without accents.
+    /// The form of the word for look-ups: lower case, without accents.
     word: String,
     each: &'a mut dyn FnMut(u32) -> ControlFlow<()>,
 }
@@ -74,7 +74,7 @@ impl Words<'_> {
         self.word()
     }
 
-    /// Splits the word into pieces of the table: the longest piece with which it begins, then each time the longest
+    /// Splits the word into pieces of the table: first the longest piece at its beginning, then repeatedly the longest
     /// piece that continues it. Leaves out a word that cannot be split completely.
     fn word(&mut self) -> ControlFlow<()> {
         let bytes = self.word.as_bytes();

@@ -8,7 +8,7 @@ use http::{HeaderMap, StatusCode};
 use mgp_types::service::HttpFailure;
 use mgp_types::{ErrorCode, Recovery, RpcError};
 
-use crate::frame::bytes_text;
+use crate::too_long::bytes_text;
 
 /// The text in error messages that precedes the server's own explanation of an error status. `mgp-client-sdk` cuts the
 /// causes of failed starts at this text.

@@ -34,7 +34,7 @@ use super::response::Answer;
 use super::sender::{HttpSender, drain};
 use super::sse::{Event, SseReader, TooLong};
 use crate::duplex::{DuplexEnd, duplex};
-use crate::frame::answer_too_long;
+use crate::too_long::answer_too_long;
 
 /// The number of bytes of held messages after which no more messages are read. A single held message can be larger.
 const MAX_HELD_BYTES: usize = 1 << 20;

@@ -12,6 +12,7 @@ use tokio::time::{Sleep, sleep};
 
 use super::handle_scopes::ScopedRequest;
 use super::load::LoadGuard;
+use super::refusal::Refusal;
 use super::stream::Stream;
 
 /// A comment: it prevents proxies from timing out, and shows whether the client has disconnected. No empty line
@@ -53,18 +54,31 @@ pub(super) struct EventBody {
 /// A call that ends when its response is dropped.
 pub(super) struct DrivenCall {
     id: Id,
+    /// `true` if the call is a subscription, whose stream may end without an answer.
+    listens: bool,
     call: BoxFuture<'static, Result<Reply, RpcError>>,
-    /// The guards that keep the call in its scope and count it in the load of the server, until the call ends.
-    _held: (ScopedRequest, LoadGuard),
+    /// The guard that keeps the call in its scope.
+    _request: ScopedRequest,
+    /// The guard that counts the call in the load of the server.
+    _load: LoadGuard,
 }
 
 impl DrivenCall {
     pub(super) fn new(
         id: Id,
+        listens: bool,
         call: BoxFuture<'static, Result<Reply, RpcError>>,
-        held: (ScopedRequest, LoadGuard),
+        request: ScopedRequest,
+        load: LoadGuard,
     ) -> Self {
-        Self { id, call, _held: held }
+        Self { id, listens, call, _request: request, _load: load }
+    }
+
+    /// Ends the call because the credentials of its client ended, and returns the event that is its answer. A
+    /// subscription gets none, so that its client opens it again with new credentials.
+    fn refuse(self, stream: &Stream) -> Option<Bytes> {
+        let answer = Refusal::CredentialsEnded.into_message(Some(self.id));
+        (!self.listens).then(|| stream.encode_event(0, &answer).into())
     }
 
     /// Polls the call; when it completes, writes its answer to the stream.
@@ -98,8 +112,8 @@ impl EventBody {
     pub(super) fn poll_next(&mut self, task: &mut Task<'_>) -> Poll<Option<Bytes>> {
         if self.grant.as_ref().is_some_and(|grant| !grant.is_valid()) {
             tracing::debug!("stream ended: the credentials of its client expired");
-            self.driven = None;
-            return Poll::Ready(None);
+            let refused = self.driven.take().and_then(|driven| driven.refuse(&self.reader.stream));
+            return Poll::Ready(refused);
         }
         if let Some(driven) = &mut self.driven
             && driven.poll(&self.reader.stream, task).is_ready()

@@ -8,6 +8,7 @@ use std::time::Duration;
 use mgp_types::service::Principal;
 use mgp_types::sync::Mutex;
 
+use super::config::HttpConfig;
 use crate::http::caller_share::{Caller, max_share};
 
 /// The divisor for the reserved part: a caller can use an eighth of its equal share even if the other callers have
@@ -18,15 +19,15 @@ const RESERVED_PART: usize = 8;
 #[derive(Debug)]
 pub(super) struct EventBudget {
     /// The total size of the events that are kept, in bytes.
-    held: AtomicUsize,
-    /// The maximum of `held`, in bytes (`HttpConfig::store_bytes`).
-    bound: usize,
+    stored_bytes: AtomicUsize,
+    /// The maximum of `stored_bytes` (`HttpConfig::store_bytes`).
+    max_bytes: usize,
     /// The number of bytes that a single stream can keep for a client that resumes it (`HttpConfig::replay_bytes`).
-    pub(super) replay: usize,
+    pub(super) replay_bytes: usize,
     /// The maximum time for which senders wait for a reader.
-    pub(super) stall: Duration,
+    pub(super) stall_timeout: Duration,
     /// The time that a client should wait before it resumes a stream.
-    pub(super) retry: Duration,
+    pub(super) retry_delay: Duration,
     /// The budgets of callers that have sessions.
     callers: Mutex<HashMap<Caller, Weak<CallerBudget>, ahash::RandomState>>,
     /// The number of callers' budgets that exist; it determines the equal share of each caller.
@@ -39,18 +40,25 @@ pub(super) struct CallerBudget {
     pub(super) all: Arc<EventBudget>,
     /// The caller; `None` for the streams of all callers without sessions, which keep only unread events.
     caller: Option<Caller>,
-    held: AtomicUsize,
+    stored_bytes: AtomicUsize,
 }
 
 impl EventBudget {
-    pub(super) fn new(bound: usize, replay: usize, stall: Duration, retry: Duration) -> Arc<Self> {
-        let (held, count) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        Arc::new(Self { held, bound, replay, stall, retry, callers: Mutex::default(), count })
+    pub(super) fn new(config: &HttpConfig) -> Arc<Self> {
+        Arc::new(Self {
+            stored_bytes: AtomicUsize::new(0),
+            max_bytes: config.store_bytes,
+            replay_bytes: config.replay_bytes,
+            stall_timeout: config.stall_timeout,
+            retry_delay: config.retry_delay,
+            callers: Mutex::default(),
+            count: AtomicUsize::new(0),
+        })
     }
 
     /// Returns the total size of the events that are kept, in bytes.
-    pub(super) fn held(&self) -> usize {
-        self.held.load(Ordering::Relaxed)
+    pub(super) fn stored_bytes(&self) -> usize {
+        self.stored_bytes.load(Ordering::Relaxed)
     }
 
     /// Returns the budget of a caller, which all its sessions share.
@@ -72,31 +80,31 @@ impl EventBudget {
 
     fn budget(self: &Arc<Self>, caller: Option<Caller>) -> Arc<CallerBudget> {
         self.count.fetch_add(1, Ordering::Relaxed);
-        Arc::new(CallerBudget { all: Arc::clone(self), caller, held: AtomicUsize::new(0) })
+        Arc::new(CallerBudget { all: Arc::clone(self), caller, stored_bytes: AtomicUsize::new(0) })
     }
 }
 
 impl CallerBudget {
     /// Returns whether the caller has used up its share of the budget, so that its streams must not keep more events.
     pub(super) fn is_full(&self) -> bool {
-        let own = self.held.load(Ordering::Relaxed);
-        if own <= max_share(self.all.bound, self.all.held()) {
+        let own = self.stored_bytes.load(Ordering::Relaxed);
+        if own <= max_share(self.all.max_bytes, self.all.stored_bytes()) {
             return false;
         }
         let callers = self.all.count.load(Ordering::Relaxed).max(1);
-        own > self.all.bound / callers / RESERVED_PART
+        own > self.all.max_bytes / callers / RESERVED_PART
     }
 
     /// Counts an event that a stream keeps.
     pub(super) fn add(&self, bytes: usize) {
-        self.held.fetch_add(bytes, Ordering::Relaxed);
-        self.all.held.fetch_add(bytes, Ordering::Relaxed);
+        self.stored_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.all.stored_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// Stops counting events that were dropped.
     pub(super) fn remove(&self, bytes: usize) {
-        self.held.fetch_sub(bytes, Ordering::Relaxed);
-        self.all.held.fetch_sub(bytes, Ordering::Relaxed);
+        self.stored_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        self.all.stored_bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 }
 
@@ -117,8 +125,8 @@ mod tests {
     use super::*;
 
     fn budgets(bound: usize) -> (Arc<EventBudget>, impl Fn(&str) -> Arc<CallerBudget>) {
-        let second = Duration::from_secs(1);
-        let all = EventBudget::new(bound, 1 << 10, second, second);
+        let config = HttpConfig { store_bytes: bound, ..HttpConfig::default() };
+        let all = EventBudget::new(&config);
         let own = Arc::clone(&all);
         (all, move |name: &str| own.of_caller(&Principal::new("t", name)))
     }
@@ -130,7 +138,7 @@ mod tests {
         while !ann.is_full() {
             ann.add(100);
         }
-        assert_eq!(all.held(), 8_100);
+        assert_eq!(all.stored_bytes(), 8_100);
         assert!(caller("ann").is_full(), "all sessions of a caller share its budget");
         let bob = caller("bob");
         bob.add(800);
@@ -143,6 +151,6 @@ mod tests {
         ann.remove(17_100);
         bob.remove(400);
         drop((ann, bob));
-        assert_eq!((all.held(), all.callers.lock().len()), (0, 0));
+        assert_eq!((all.stored_bytes(), all.callers.lock().len()), (0, 0));
     }
 }

@@ -23,7 +23,8 @@ use tokio::time::{Sleep, sleep, timeout};
 use tower_service::Service;
 
 use super::listener::{ConnectionLimits, run_until_stopped};
-use super::tracking::{Activity, TimeoutSocket, TrackedService, observe_body};
+use super::timeout_socket::TimeoutSocket;
+use super::tracking::{Activity, TrackedService, observe_body};
 
 /// The bytes with which an HTTP/2 client begins a connection; no method of HTTP/1.1 begins with them.
 const PREFACE: &[u8] = b"PR";

@@ -28,8 +28,9 @@ use super::address_limit::AddressCounts;
 #[cfg(feature = "http2")]
 use super::http2;
 use super::refusal::Refusal;
+use super::timeout_socket::TimeoutSocket;
 use super::tls::ServerTls;
-use super::tracking::{Activity, TimeoutSocket, TrackedService};
+use super::tracking::{Activity, TrackedService};
 
 /// The limits for the connections of a listener.
 #[derive(Clone, Debug)]

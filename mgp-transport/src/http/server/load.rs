@@ -23,7 +23,7 @@ const MAX_EXTRA_BYTES: usize = 64 * 1024;
 #[derive(Debug, Default)]
 pub(super) struct Load {
     running: AtomicUsize,
-    held: AtomicUsize,
+    body_bytes: AtomicUsize,
     callers: Mutex<HashMap<Caller, Arc<CallerLoad>, ahash::RandomState>>,
 }
 
@@ -33,7 +33,7 @@ struct CallerLoad {
     caller: Caller,
     requests: AtomicUsize,
     running: AtomicUsize,
-    held: AtomicUsize,
+    body_bytes: AtomicUsize,
 }
 
 impl Load {
@@ -42,8 +42,8 @@ impl Load {
     }
 
     /// Returns the total size, in bytes, of the request bodies in memory.
-    pub(super) fn held(&self) -> usize {
-        self.held.load(Ordering::Relaxed)
+    pub(super) fn body_bytes(&self) -> usize {
+        self.body_bytes.load(Ordering::Relaxed)
     }
 
     /// Counts a request of a caller until the returned guard is dropped; fails if the request exceeds a limit.
@@ -52,8 +52,8 @@ impl Load {
         principal: &Principal,
         bound: usize,
     ) -> Result<LoadGuard, Refusal> {
-        let busy = self.admit_extra(principal, bound)?;
-        busy.refusal().map_or(Ok(busy), Err)
+        let guard = self.admit_extra(principal, bound)?;
+        guard.refusal().map_or(Ok(guard), Err)
     }
 
     /// Admits a request like [`admit`](Self::admit), but also up to 64 requests that exceed a limit. These are served
@@ -74,14 +74,14 @@ impl Load {
         } else {
             None
         };
-        let busy = LoadGuard { load: Arc::clone(self), share, runs: true, bytes: 0, exceeded };
+        let guard = LoadGuard { load: Arc::clone(self), share, runs: true, bytes: 0, exceeded };
         if before >= bound.saturating_add(MAX_EXTRA_REQUESTS) {
             return Err(Refusal::Busy);
         }
         if own >= most.saturating_add(MAX_EXTRA_REQUESTS) {
             Err(Refusal::CallerBusy)
         } else {
-            Ok(busy)
+            Ok(guard)
         }
     }
 
@@ -97,7 +97,7 @@ impl Load {
             caller: caller.clone(),
             requests: AtomicUsize::new(1),
             running: AtomicUsize::new(0),
-            held: AtomicUsize::new(0),
+            body_bytes: AtomicUsize::new(0),
         });
         callers.insert(caller, Arc::clone(&share));
         share
@@ -129,11 +129,11 @@ impl LoadGuard {
     /// Counts bytes of the body; fails if they exceed a limit, unless the body is still short enough for a ping.
     pub(super) fn add_bytes(&mut self, bytes: usize, bound: usize) -> Result<(), Refusal> {
         self.bytes += bytes;
-        let held = self.load.held.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        let own = self.share.held.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        let all = self.load.body_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        let own = self.share.body_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
         // A body is always accepted if it is the only one in memory, whatever `bound` is.
-        let most = max_share(bound, held);
-        if held > bound && held > self.bytes {
+        let most = max_share(bound, all);
+        if all > bound && all > self.bytes {
             self.exceeded = Some(ExceededLimit::Server);
         } else if own > most && own > self.bytes {
             self.exceeded.get_or_insert(ExceededLimit::Caller);
@@ -149,8 +149,8 @@ impl LoadGuard {
     pub(super) fn remove_bytes(&mut self, bytes: usize) {
         self.exceeded = None;
         self.bytes -= bytes;
-        self.load.held.fetch_sub(bytes, Ordering::Relaxed);
-        self.share.held.fetch_sub(bytes, Ordering::Relaxed);
+        self.load.body_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        self.share.body_bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
     /// Returns a guard that counts further bytes for the same caller, and no running request.
@@ -190,8 +190,8 @@ impl LoadGuard {
 impl Drop for LoadGuard {
     fn drop(&mut self) {
         self.stop_running();
-        self.load.held.fetch_sub(self.bytes, Ordering::Relaxed);
-        self.share.held.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.load.body_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.share.body_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
         if self.share.requests.fetch_sub(1, Ordering::AcqRel) == 1 {
             let mut callers = self.load.callers.lock();
             // Compare the entry before removing it: the same caller may have ended this request and started another one
@@ -236,7 +236,7 @@ mod tests {
         assert!(bob.len() + more.len() > 700);
         assert!(flood(&load, "ann", 900).len() < 100);
         drop((bob, cyd, more));
-        assert_eq!((load.running(), load.held(), load.callers.lock().len()), (0, 0, 0));
+        assert_eq!((load.running(), load.body_bytes(), load.callers.lock().len()), (0, 0, 0));
     }
 
     #[test]
@@ -276,7 +276,7 @@ mod tests {
         other.add_bytes(10_000, 90_000).unwrap();
         assert!(matches!(other.add_bytes(10_000, 90_000), Err(Refusal::Busy)));
         drop((bodies, other));
-        assert_eq!((load.running(), load.held(), load.callers.lock().len()), (0, 0, 0));
+        assert_eq!((load.running(), load.body_bytes(), load.callers.lock().len()), (0, 0, 0));
     }
 
     #[test]

@@ -19,9 +19,11 @@ mod modern;
 mod multipart;
 mod origin_check;
 mod post;
+mod received_request;
 mod refusal;
 mod request_body;
 mod stream;
+mod timeout_socket;
 mod tls;
 mod tool_paths;
 mod tracking;
@@ -30,28 +32,26 @@ use std::convert::Infallible;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::task::{Context as Task, Poll};
-use std::time::Duration;
 
 use bytes::Bytes;
 use http::request::Parts;
-use http::{Method, Request, Response, StatusCode};
+use http::{Method, Request, Response};
 use http_body::Body;
-use mgp_types::service::{BoxFuture, CredentialGrant, Principal, Stack};
+use mgp_types::service::{BoxFuture, Stack};
 use tower_service::Service;
 
 pub use self::accept_failures::AcceptFailures;
 pub use self::body::HttpBody;
 pub use self::config::{AnswerMode, HttpConfig};
 pub use self::cors::{Cors, CorsLayer};
-use self::event_body::{EventBody, StreamReader};
 use self::event_budget::{CallerBudget, EventBudget};
 use self::handle_scopes::HandleScopes;
 use self::headers::RequestHeaders;
-use self::legacy::{Session, Sessions};
+use self::legacy::Sessions;
 pub use self::listener::{ConnectionLimits, Listener, OpenConnections, listen};
 use self::load::Load;
-use self::refusal::{Refusal, clip_text, empty, events};
-use self::stream::EventId;
+use self::received_request::ReceivedRequest;
+use self::refusal::{Refusal, clip_text};
 #[cfg(feature = "tls")]
 pub use self::tls::{ServerTls, ServerTlsError};
 use self::tool_paths::ToolPath;
@@ -59,8 +59,9 @@ use self::tool_paths::ToolPath;
 /// An HTTP service that passes requests to a stack. Mount it in a router, or pass it to [`listen`].
 ///
 /// The service reads the caller from the extensions of the HTTP request. An authenticating outer layer stores a
-/// [`Principal`] there, and a [`CredentialGrant`] if the credentials can expire. A request without a principal gets
-/// 401, unless the configuration sets a principal for such requests ([`HttpConfig::anonymous`]).
+/// [`Principal`](mgp_types::service::Principal) there, and a [`CredentialGrant`](mgp_types::service::CredentialGrant) if
+/// the credentials can expire. A request without a principal gets 401, unless the configuration sets a principal for
+/// such requests ([`HttpConfig::anonymous`]).
 ///
 /// ```
 /// use bytes::Bytes;
@@ -102,12 +103,7 @@ impl HttpService {
     /// Creates a service for a stack.
     #[must_use]
     pub fn new(stack: Stack, config: HttpConfig) -> Self {
-        let budget = EventBudget::new(
-            config.store_bytes,
-            config.replay_bytes,
-            config.stall_timeout,
-            config.retry_delay,
-        );
+        let budget = EventBudget::new(&config);
         let sessions = Sessions::new(config.sessions, config.session_ttl, Arc::clone(&budget));
         Self(Arc::new(ServerState {
             stack,
@@ -145,13 +141,13 @@ impl HttpService {
     /// complete.
     #[must_use]
     pub fn held_bytes(&self) -> usize {
-        self.0.load.held()
+        self.0.load.body_bytes()
     }
 
     /// Returns the size, in bytes, of the events that wait to be read, or are kept for clients that resume a stream.
     #[must_use]
     pub fn stored_bytes(&self) -> usize {
-        self.0.budget.held()
+        self.0.budget.stored_bytes()
     }
 }
 
@@ -180,7 +176,7 @@ where
     B: Body<Data = Bytes> + Send,
 {
     let (mut parts, body) = request.into_parts();
-    let is_of_tool = state.config.tool_paths && ToolPath::of(parts.uri.path()).is_some();
+    let is_of_tool = state.config.tool_paths && ToolPath::parse(parts.uri.path()).is_some();
     let mut response = match answer(state, &parts, body).await {
         Ok(response) => response,
         Err(refusal) if is_of_tool => refusal.into_plain_response(),
@@ -206,10 +202,11 @@ where
 {
     let headers = RequestHeaders::read(&parts.headers)?;
     origin_check::check(&parts.uri, &headers, &state.config)?;
+    let received = ReceivedRequest { state, parts, headers };
     if state.config.tool_paths
-        && let Some(path) = ToolPath::of(parts.uri.path())
+        && let Some(path) = ToolPath::parse(parts.uri.path())
     {
-        return Box::pin(ReceivedRequest { state, parts, headers }.tool_path(path, body)).await;
+        return Box::pin(received.answer_tool_path(path, body)).await;
     }
     if let Some(served) = &state.config.endpoint
         && !is_endpoint(parts.uri.path(), served)
@@ -217,11 +214,10 @@ where
         let requested = clip_text(parts.uri.path());
         return Err(Refusal::Path { requested, served: served.clone() });
     }
-    let received = ReceivedRequest { state, parts, headers };
     match parts.method {
         Method::POST => post::post(&received, body).await,
-        Method::GET => received.get(),
-        Method::DELETE => received.delete(),
+        Method::GET => received.open_stream(),
+        Method::DELETE => received.end_session(),
         _ => Err(Refusal::Method(clip_text(parts.method.as_str()))),
     }
 }
@@ -236,101 +232,12 @@ fn without_slash(path: &str) -> &str {
     path.strip_suffix('/').unwrap_or(path)
 }
 
-struct ReceivedRequest<'a> {
-    state: &'a Arc<ServerState>,
-    parts: &'a Parts,
-    headers: RequestHeaders<'a>,
-}
-
-impl ReceivedRequest<'_> {
-    /// Opens the session's GET stream, or resumes an interrupted stream.
-    fn get(&self) -> Result<Response<HttpBody>, Refusal> {
-        let session = self.required_session()?;
-        if !self.headers.takes_events() {
-            return Err(Refusal::Accept);
-        }
-        let (stream, after) = match self.headers.last_event {
-            None => (session.standalone(), None),
-            Some(last) => {
-                let unknown = || Refusal::UnknownEvent(clip_text(last));
-                let event = EventId::parse(last).ok_or_else(unknown)?;
-                (session.stream_of(event).ok_or_else(unknown)?, Some(event.number))
-            }
-        };
-        let body = EventBody::new(
-            StreamReader::new(&stream, after),
-            self.state.config.keep_alive_interval,
-        )
-        .with_grant(self.grant());
-        Ok(events(HttpBody::events(body)))
-    }
-
-    fn delete(&self) -> Result<Response<HttpBody>, Refusal> {
-        let session = self.required_session()?;
-        self.state.sessions.close(&session);
-        Ok(empty(StatusCode::NO_CONTENT))
-    }
-
-    /// Returns the session of a request; fails for a modern request, which has no session.
-    fn required_session(&self) -> Result<Arc<Session>, Refusal> {
-        if self.headers.is_modern() {
-            return Err(Refusal::Stateless);
-        }
-        self.session(&self.principal()?)
-    }
-
-    /// Returns the session that a legacy request names; fails if the revision of the request is unknown.
-    fn session(&self, principal: &Principal) -> Result<Arc<Session>, Refusal> {
-        let id = self.headers.session.ok_or(Refusal::NoSession)?;
-        let found = self.state.sessions.find(id, principal);
-        let session = found.ok_or(Refusal::UnknownSession)?;
-        self.headers.check_legacy_revision()?;
-        Ok(session)
-    }
-
-    /// Returns whether an answer without earlier messages is sent as JSON, and not as an event stream.
-    fn answers_in_json(&self) -> bool {
-        let is_preferred = self.state.config.answer_mode == AnswerMode::AsNeeded;
-        self.headers.takes_json() && (is_preferred || !self.headers.takes_events())
-    }
-
-    /// Returns the time after which a running call is answered with an event stream. A client that accepts JSON only
-    /// waits for the answer, however long that takes.
-    fn stream_delay(&self) -> Duration {
-        if self.headers.takes_events() { self.state.config.stream_delay } else { Duration::MAX }
-    }
-
-    fn principal(&self) -> Result<Principal, Refusal> {
-        let known = self.parts.extensions.get::<Principal>();
-        known.or(self.state.config.anonymous.as_ref()).cloned().ok_or(Refusal::NoPrincipal)
-    }
-
-    /// Returns an error if the credentials of a single call became invalid before its JSON answer is sent. Only clients
-    /// that accept no event stream are checked. Any other client gets a stream if the call takes long, and that stream
-    /// ends by itself when the credentials become invalid.
-    fn check_credentials_of_call(&self) -> Result<(), Refusal> {
-        if self.headers.takes_events() { Ok(()) } else { self.check_credentials() }
-    }
-
-    /// Fails if the credentials of the request are no longer valid.
-    fn check_credentials(&self) -> Result<(), Refusal> {
-        let grant = self.parts.extensions.get::<CredentialGrant>();
-        if grant.is_none_or(CredentialGrant::is_valid) {
-            return Ok(());
-        }
-        Err(Refusal::CredentialsEnded)
-    }
-
-    /// Returns the credentials of the request, if they can expire.
-    fn grant(&self) -> Option<CredentialGrant> {
-        self.parts.extensions.get::<CredentialGrant>().cloned()
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use http_body_util::{BodyExt as _, Full};
-    use mgp_types::service::{Reply, Router};
+    use mgp_types::service::{CredentialGrant, Principal, Reply, Router};
     use tokio::time::sleep;
 
     use super::*;

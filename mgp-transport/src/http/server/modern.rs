@@ -24,22 +24,22 @@ use super::stream::Stream;
 
 impl Post<'_> {
     /// Serves a request without a session; the call ends if its client disconnects.
-    pub(super) async fn modern(
+    pub(super) async fn answer_modern(
         self,
         id: Id,
         method: Method,
         params: Params,
     ) -> Result<Response<HttpBody>, Refusal> {
-        let Self { received, principal, mut busy } = self;
+        let Self { received, principal, mut load } = self;
         let listens = method.as_str() == SubscriptionsListen::METHOD;
         if listens && !received.headers.takes_events() {
             return Err(Refusal::Accept);
         }
         let state = received.state;
-        let within = state.handles.enter(principal, handle(&params).as_deref());
+        let request = state.handles.enter(principal, handle(&params).as_deref());
         let stream = Arc::new(Stream::new(None, Arc::clone(&state.modern_budget)));
         let reader = StreamReader::new(&stream, None);
-        let mut cx = context(PostLink::peer(&stream), &within.scope, &within.principal, received);
+        let mut cx = context(PostLink::peer(&stream), &request.scope, &request.principal, received);
         cx.wire_id = Some(id.clone());
         if method.as_str() == ToolsCall::METHOD {
             cx.extensions.insert_shared(headers::params(&received.parts.headers));
@@ -66,17 +66,17 @@ impl Post<'_> {
                 received.check_credentials_of_call()?;
                 return Ok(json(status(&outcome, names_capabilities), answer));
             }
-            stream.as_events(None);
+            stream.begin_events(None);
             stream.finish(answer);
             return Ok(events(stream.take_events().into()));
         }
-        stream.as_events(None);
+        stream.begin_events(None);
         if listens {
             // A subscription runs for as long as its client wants, so it does not count as a running request. The
             // number of subscriptions has a separate limit.
-            busy.stop_running();
+            load.stop_running();
         }
-        let driven = DrivenCall::new(id, call, (within, busy));
+        let driven = DrivenCall::new(id, listens, call, request, load);
         let body = EventBody::new(reader, state.config.keep_alive_interval)
             .with_call(driven)
             .with_grant(received.grant());
@@ -93,9 +93,9 @@ impl Post<'_> {
         if method.as_str() == Cancelled::METHOD {
             return Ok(empty(StatusCode::ACCEPTED));
         }
-        let Self { received, principal, busy: _busy } = self;
-        let within = received.state.handles.enter(principal, handle(&params).as_deref());
-        let cx = context(Peer::none(), &within.scope, &within.principal, received);
+        let Self { received, principal, load: _load } = self;
+        let request = received.state.handles.enter(principal, handle(&params).as_deref());
+        let cx = context(Peer::none(), &request.scope, &request.principal, received);
         let notifying = received.state.stack.send(Call::notification(method, params, cx));
         // A notification gets no answer, and its handlers log their errors themselves.
         let _ = notifying.await;
@@ -144,7 +144,7 @@ impl Link for PostLink {
         let stream = Arc::clone(&self.0);
         Box::pin(async move {
             let disconnected = || connection_closed("the client is gone");
-            stream.room().await.map_err(|_| disconnected())?;
+            stream.wait_for_room().await.map_err(|_| disconnected())?;
             stream
                 .push(|out| {
                     write_call(out, None, call.method().as_str(), call.params(), call.hop());

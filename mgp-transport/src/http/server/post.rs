@@ -23,7 +23,7 @@ use crate::connection::{MAX_PING_BYTES, is_ping};
 pub(super) struct Post<'a> {
     pub(super) received: &'a ReceivedRequest<'a>,
     pub(super) principal: Principal,
-    pub(super) busy: LoadGuard,
+    pub(super) load: LoadGuard,
 }
 
 /// Reads the message of a POST request, and answers it according to its era.
@@ -43,8 +43,8 @@ where
     let principal = received.principal()?;
     // If too many requests are running, a few more are still read, because only the body shows whether the message is
     // served anyway.
-    let mut busy = received.state.load.admit_extra(&principal, config.in_flight)?;
-    let text = request_body::read_text(&received.headers, body, boundary, config, &mut busy);
+    let mut load = received.state.load.admit_extra(&principal, config.in_flight)?;
+    let text = request_body::read_text(&received.headers, body, boundary, config, &mut load);
     let text = text.await?;
     let size = text.len();
     let message = Message::parse(text).map_err(|bad| {
@@ -53,17 +53,17 @@ where
         Refusal::Message(error.without_recovery(), bad.id)
     })?;
     if !is_served_beyond_limits(&message, size)
-        && let Some(refusal) = busy.refusal()
+        && let Some(refusal) = load.refusal()
     {
         return Err(refusal);
     }
-    let post = Post { received, principal, busy };
+    let post = Post { received, principal, load };
     match message {
         Message::Request { id, method, params } => {
             let request_id = id.clone();
             let answer = match received.headers.era(Kind::Request, &method, &params) {
-                Ok(Era::Modern) => post.modern(id, method, params).await,
-                Ok(Era::Legacy) => post.legacy(id, method, params).await,
+                Ok(Era::Modern) => post.answer_modern(id, method, params).await,
+                Ok(Era::Legacy) => post.answer_legacy(id, method, params).await,
                 Err(refusal) => Err(refusal),
             };
             answer.or_else(|refusal| Ok(refusal.into_response(Some(request_id))))
@@ -75,7 +75,7 @@ where
             }
         }
         Message::Response { id, outcome } => post.accept_response(id.as_ref(), outcome),
-        Message::Batch(items) => Box::pin(post.batch(items)).await,
+        Message::Batch(items) => Box::pin(post.answer_batch(items)).await,
     }
 }
 

@@ -35,7 +35,7 @@ pub(super) async fn read_text<B>(
     body: B,
     boundary: Option<&str>,
     config: &HttpConfig,
-    busy: &mut LoadGuard,
+    load: &mut LoadGuard,
 ) -> Result<ByteString, Refusal>
 where
     B: Body<Data = Bytes>,
@@ -52,9 +52,9 @@ where
     if headers.content_encoding.is_some_and(|encoding| !encoding.eq_ignore_ascii_case("identity")) {
         return Err(Refusal::Encoding);
     }
-    busy.check_extra_size(usize::try_from(announced).unwrap_or(usize::MAX))?;
+    load.check_extra_size(usize::try_from(announced).unwrap_or(usize::MAX))?;
     // The body of a request that is above a limit of the server must also arrive within a second.
-    let extra_timeout = busy.is_extra().then_some(EXTRA_BODY_TIMEOUT);
+    let extra_timeout = load.is_extra().then_some(EXTRA_BODY_TIMEOUT);
     let time = config.body_timeout.min(extra_timeout.unwrap_or(Duration::MAX));
     let start = Instant::now();
     let expected = usize::try_from(announced).unwrap_or(0).min(bound);
@@ -76,15 +76,15 @@ where
             discard(body, bound).await;
             return Err(Refusal::BodyTooLong(bound));
         }
-        busy.add_bytes(data.len(), config.held_bytes)?;
-        busy.check_extra_size(length)?;
+        load.add_bytes(data.len(), config.held_bytes)?;
+        load.check_extra_size(length)?;
         whole.push(data, expected);
     }
     let mut whole = whole.into_bytes(MAX_COPIED_BODY);
     if let Some(boundary) = boundary {
         let message = multipart::message(&whole, boundary)?;
         // The base64 makes the message longer than the body, by at most a third of the data.
-        busy.add_bytes(message.len().saturating_sub(whole.len()), config.held_bytes)?;
+        load.add_bytes(message.len().saturating_sub(whole.len()), config.held_bytes)?;
         whole = message.into();
     }
     to_text(whole)

@@ -53,18 +53,18 @@ struct StreamState {
     /// The sequence number of the next event that the reader gets.
     next: u64,
     /// The size, in bytes, of the events that the reader has not received.
-    unread: usize,
+    unread_bytes: usize,
     /// The size of all stored events, in bytes.
-    held: usize,
+    stored_bytes: usize,
     /// The sequence number of the current reader. A reader with a lower number was replaced, and ends.
     reader: u64,
     /// Readers up to this number end when they have received all events; see [`Stream::hang_up`].
     released: u64,
-    is_read: bool,
+    has_reader: bool,
     /// An answer that is ready before it is known whether the response is JSON or an event stream.
     answer: Option<Vec<u8>>,
     /// If set, answers are written as events from now on.
-    as_events: bool,
+    writes_events: bool,
     ended: bool,
     waker: Option<Waker>,
     dropped: u64,
@@ -88,7 +88,7 @@ impl Stream {
     // === Writing ===
 
     /// Waits until the reader has read enough, but not longer than the stall timeout.
-    pub(super) async fn room(&self) -> Result<(), ConsumerGone> {
+    pub(super) async fn wait_for_room(&self) -> Result<(), ConsumerGone> {
         let caught_up = async {
             loop {
                 let notified = self.room.notified();
@@ -98,9 +98,9 @@ impl Stream {
                         return Err(ConsumerGone);
                     }
                     // If there is no reader, the oldest events are dropped to make room.
-                    let makes_room = !state.is_read && self.number.is_some();
-                    let fits = state.unread == 0
-                        || state.unread < MAX_UNREAD_BYTES && !self.budget.is_full();
+                    let makes_room = !state.has_reader && self.number.is_some();
+                    let fits = state.unread_bytes == 0
+                        || state.unread_bytes < MAX_UNREAD_BYTES && !self.budget.is_full();
                     if fits || makes_room {
                         return Ok(());
                     }
@@ -108,7 +108,7 @@ impl Stream {
                 notified.await;
             }
         };
-        timeout(self.budget.all.stall, caught_up).await.unwrap_or(Err(ConsumerGone))
+        timeout(self.budget.all.stall_timeout, caught_up).await.unwrap_or(Err(ConsumerGone))
     }
 
     pub(super) fn push(&self, write: impl FnOnce(&mut Vec<u8>)) -> Result<(), ConsumerGone> {
@@ -118,7 +118,7 @@ impl Stream {
         if state.ended {
             return Err(ConsumerGone);
         }
-        state.as_events = true;
+        state.writes_events = true;
         self.push_event(&mut state, &text);
         drop(state);
         Ok(())
@@ -131,7 +131,7 @@ impl Stream {
             return;
         }
         if !answer.is_empty() {
-            if state.as_events {
+            if state.writes_events {
                 self.push_event(&mut state, &answer);
             } else {
                 state.answer = Some(answer);
@@ -146,7 +146,7 @@ impl Stream {
         if self.number.is_none() {
             return false;
         }
-        self.as_events(Some(self.budget.all.retry));
+        self.begin_events(Some(self.budget.all.retry_delay));
         let mut state = self.state.lock();
         if state.ended {
             return false;
@@ -176,16 +176,16 @@ impl Stream {
 
     fn push_event(&self, state: &mut StreamState, message: &[u8]) {
         let number = state.first + state.events.len() as u64;
-        let event = Bytes::from(self.event(number, message));
-        state.unread += event.len();
-        state.held += event.len();
+        let event = Bytes::from(self.encode_event(number, message));
+        state.unread_bytes += event.len();
+        state.stored_bytes += event.len();
         self.budget.add(event.len());
         state.events.push_back(event);
-        if !state.is_read && self.number.is_some() {
+        if !state.has_reader && self.number.is_some() {
             // If there is no reader, the oldest events are dropped: the newest are the most important, and the answer
             // is always the last.
             while state.events.len() > 1
-                && (state.held > self.budget.all.replay || self.budget.is_full())
+                && (state.stored_bytes > self.budget.all.replay_bytes || self.budget.is_full())
             {
                 self.drop_oldest(state);
             }
@@ -195,7 +195,7 @@ impl Stream {
         }
     }
 
-    pub(super) fn event(&self, number: u64, message: &[u8]) -> Vec<u8> {
+    pub(super) fn encode_event(&self, number: u64, message: &[u8]) -> Vec<u8> {
         let mut event = Vec::with_capacity(message.len() + 48);
         event.extend_from_slice(b"event: message\n");
         if let Some(stream) = self.number {
@@ -208,9 +208,9 @@ impl Stream {
     fn drop_oldest(&self, state: &mut StreamState) {
         let Some(event) = state.events.pop_front() else { return };
         self.budget.remove(event.len());
-        state.held -= event.len();
+        state.stored_bytes -= event.len();
         if state.first >= state.next {
-            state.unread -= event.len();
+            state.unread_bytes -= event.len();
             state.next = state.first + 1;
             state.dropped += 1;
             if state.dropped == 1 {
@@ -225,7 +225,7 @@ impl Stream {
     /// Returns the first output; pending as long as the call has sent nothing.
     pub(super) fn poll_first_output(&self, task: &Task<'_>) -> Poll<FirstOutput> {
         let mut state = self.state.lock();
-        if state.as_events {
+        if state.writes_events {
             return Poll::Ready(FirstOutput::Events);
         }
         if state.ended {
@@ -242,12 +242,12 @@ impl Stream {
     ///
     /// `prime` adds an empty first event with this retry delay. With its id, a client can resume the stream even if it
     /// receives no other event.
-    pub(super) fn as_events(&self, prime: Option<Duration>) {
+    pub(super) fn begin_events(&self, prime: Option<Duration>) {
         let mut state = self.state.lock();
-        if state.as_events {
+        if state.writes_events {
             return;
         }
-        state.as_events = true;
+        state.writes_events = true;
         if let Some(answer) = state.answer.take() {
             self.push_event(&mut state, &answer);
         } else if let (Some(retry), Some(stream), false) = (prime, self.number, state.ended) {
@@ -255,8 +255,8 @@ impl Stream {
             let mut event = Vec::new();
             push_id(&mut event, EventId { stream, number });
             event.extend_from_slice(format!("retry: {}\ndata: \n\n", retry.as_millis()).as_bytes());
-            state.unread += event.len();
-            state.held += event.len();
+            state.unread_bytes += event.len();
+            state.stored_bytes += event.len();
             self.budget.add(event.len());
             state.events.push_back(event.into());
         }
@@ -270,10 +270,10 @@ impl Stream {
             let last = state.first + state.events.len() as u64;
             state.next = after.saturating_add(1).clamp(state.first, last);
             let skipped = usize::try_from(state.next - state.first).unwrap_or(usize::MAX);
-            state.unread = state.events.iter().skip(skipped).map(Bytes::len).sum();
+            state.unread_bytes = state.events.iter().skip(skipped).map(Bytes::len).sum();
         }
         state.reader += 1;
-        state.is_read = true;
+        state.has_reader = true;
         if let Some(earlier) = state.waker.take() {
             earlier.wake();
         }
@@ -289,7 +289,7 @@ impl Stream {
     pub(super) fn detach(&self, reader: u64) {
         let mut state = self.state.lock();
         if state.reader == reader {
-            state.is_read = false;
+            state.has_reader = false;
             state.waker = None;
             // A stream that cannot be resumed ends when its reader is detached.
             state.ended |= self.number.is_none();
@@ -317,21 +317,21 @@ impl Stream {
         let piece = if unread == 1 {
             state.events[skipped].clone()
         } else {
-            let mut piece = Vec::with_capacity(state.unread);
+            let mut piece = Vec::with_capacity(state.unread_bytes);
             for event in state.events.iter().skip(skipped) {
                 piece.extend_from_slice(event);
             }
             piece.into()
         };
         state.next += unread as u64;
-        state.unread = 0;
+        state.unread_bytes = 0;
         // The last piece is kept, because it might be lost in transit, and might contain the answer.
         let (keep, last) = if self.number.is_none() || self.budget.is_full() {
             (0, 0)
         } else {
-            (self.budget.all.replay, 1)
+            (self.budget.all.replay_bytes, 1)
         };
-        while state.held > keep && state.events.len() > last {
+        while state.stored_bytes > keep && state.events.len() > last {
             self.drop_oldest(&mut state);
         }
         drop(state);
@@ -342,20 +342,20 @@ impl Stream {
     /// Takes all events of a call that ended before its response began.
     pub(super) fn take_events(&self) -> Bytes {
         let mut state = self.state.lock();
-        let mut all = Vec::with_capacity(state.held);
+        let mut all = Vec::with_capacity(state.stored_bytes);
         for event in std::mem::take(&mut state.events) {
             all.extend_from_slice(&event);
             state.first += 1;
         }
         state.next = state.first;
-        self.budget.remove(state.held);
-        (state.held, state.unread) = (0, 0);
+        self.budget.remove(state.stored_bytes);
+        (state.stored_bytes, state.unread_bytes) = (0, 0);
         all.into()
     }
 
     /// Returns whether the call has sent no message yet, so that the response need not be an event stream.
     pub(super) fn is_silent(&self) -> bool {
-        !self.state.lock().as_events
+        !self.state.lock().writes_events
     }
 
     pub(super) fn is_ended(&self) -> bool {
@@ -372,14 +372,14 @@ impl Stream {
         !self.state.lock().events.is_empty()
     }
 
-    pub(super) fn is_read(&self) -> bool {
-        self.state.lock().is_read
+    pub(super) fn has_reader(&self) -> bool {
+        self.state.lock().has_reader
     }
 }
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        self.budget.remove(self.state.lock().held);
+        self.budget.remove(self.state.lock().stored_bytes);
     }
 }
 

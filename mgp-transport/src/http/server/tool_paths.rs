@@ -35,7 +35,7 @@ pub(super) enum ToolPath<'a> {
 
 impl<'a> ToolPath<'a> {
     /// Returns the list or the tool that a path names; `None` if the path does not belong to tools.
-    pub(super) fn of(path: &'a str) -> Option<Self> {
+    pub(super) fn parse(path: &'a str) -> Option<Self> {
         let rest = path.strip_prefix(TOOLS)?;
         match rest.strip_prefix('/') {
             None if rest.is_empty() => Some(Self::List),
@@ -47,7 +47,7 @@ impl<'a> ToolPath<'a> {
 
 impl ReceivedRequest<'_> {
     /// Answers a request whose path belongs to tools.
-    pub(super) async fn tool_path<B>(
+    pub(super) async fn answer_tool_path<B>(
         &self,
         path: ToolPath<'_>,
         body: B,
@@ -65,11 +65,11 @@ impl ReceivedRequest<'_> {
         }
         let principal = self.principal()?;
         let config = &self.state.config;
-        let mut busy = self.state.load.admit(&principal, config.in_flight)?;
+        let mut load = self.state.load.admit(&principal, config.in_flight)?;
         let (method, params) = match path {
             ToolPath::List => (ToolsList::METHOD, list_params(self.parts.uri.query())),
             ToolPath::Tool(name) => {
-                let reading = request_body::read_text(&self.headers, body, None, config, &mut busy);
+                let reading = request_body::read_text(&self.headers, body, None, config, &mut load);
                 let text = reading.await?;
                 let is_typed = self.headers.content_type.is_some_and(is_json);
                 if !is_typed && !text.is_empty() {
@@ -81,8 +81,8 @@ impl ReceivedRequest<'_> {
         };
         let params = Params::split(method, params?.into())
             .map_err(|error| Refusal::Message(error.without_recovery(), None))?;
-        let within = self.state.handles.enter(principal, None);
-        let cx = context(Peer::none(), &within.scope, &within.principal, self);
+        let request = self.state.handles.enter(principal, None);
+        let cx = context(Peer::none(), &request.scope, &request.principal, self);
         let call = Call::request(Method::of(method), params, cx);
         let outcome = self.state.stack.send(call).await;
         // A call can take so long that the credentials of its request become invalid before it ends.

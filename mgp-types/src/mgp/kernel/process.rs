@@ -47,6 +47,8 @@ record! {
         opt agent: Option<String>,
         /// The user on whose behalf the client calls; absent for the user of the kernel.
         opt subject: Option<String>,
+        /// The tenant of the client; absent for the tenant `local`.
+        opt tenant: Option<String>,
         /// `true` if the client is an operator.
         req operator: bool,
         /// The time at which the client connected.
@@ -128,6 +130,8 @@ record! {
     pub struct KernelSession {
         /// The id of the agent.
         opt agent_id: Option<String>,
+        /// The tenant of the caller; absent for the tenant `local`.
+        opt tenant: Option<String>,
         /// The transport of the client: `stdio`, `socket` or `http`.
         opt transport: Option<String>,
         /// The time at which the client connected.

@@ -19,7 +19,7 @@ pub(crate) struct Entry<'a> {
     pub(crate) parts: Vec<&'a AuditEvent>,
 }
 
-/// The values by which the record of a call and its details are connected.
+/// The values that connect the record of a call with its details.
 #[derive(Debug, PartialEq, Eq, Hash)]
 enum Link<'a> {
     /// The id of the question to a person, which the records of the question, of the answer and of the call have.
@@ -40,7 +40,7 @@ impl<'a> Entry<'a> {
         events.iter().map(|event| Self { event, parts: Vec::new() }).collect()
     }
 
-    /// Returns an entry for each record that is not a detail of another one; the order is kept.
+    /// Returns an entry for each record that is not a detail of another record; the order is kept.
     pub(crate) fn by_call(events: &'a [AuditEvent]) -> Vec<Self> {
         let calls = calls(events);
         let owners: Vec<Option<usize>> = events.iter().map(|event| owner(&calls, event)).collect();
@@ -79,9 +79,9 @@ fn calls(events: &[AuditEvent]) -> Calls<'_> {
     calls
 }
 
-/// Returns the index of the call's record of which this record is a detail; `None` for other records, e.g. an answer
-/// after the end of its call. If several calls have the same link, the second record of a refusal belongs to the call
-/// whose end is closest, and any other record to the first call that had not ended before.
+/// If this record is a detail of a call, returns the index of the call's record; `None` for other records, e.g. an
+/// answer after the end of its call. If several calls have the same link, the second record of a refusal belongs to the
+/// call whose end is closest, and any other record to the first call that had not ended before.
 fn owner(calls: &Calls<'_>, event: &AuditEvent) -> Option<usize> {
     let time = event.timestamp.to_system_time()?;
     let link = match event.event_type.as_str() {

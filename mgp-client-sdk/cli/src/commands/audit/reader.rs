@@ -17,7 +17,7 @@ use super::super::known_names::{KnownNames, without_force};
 use crate::args::Global;
 use crate::backend::Backend;
 use crate::exit::{CliResult, Failure};
-use crate::output::print_stderr;
+use crate::output::{plural, print_stderr};
 use crate::socket_hello::Intent;
 use crate::{control, state, time_args};
 
@@ -192,7 +192,7 @@ fn event_type(word: &str) -> CliResult<String> {
     )))
 }
 
-/// The source from which the commands read audit events.
+/// The source of the audit events that commands read.
 pub(super) enum EventReader {
     Kernel(Client),
     /// The files of the log. They are read without the lock, so a kernel can start meanwhile.
@@ -383,7 +383,9 @@ pub(crate) fn reason(event: &AuditEvent) -> Option<String> {
         let which = if CallApprovals::is_id(id) { "later calls like it" } else { "this question" };
         format!("for {which}, {id}")
     });
-    let mut parts: Vec<String> = agent.into_iter().chain(answered).chain(reason).collect();
+    let counted = counted(event, &details);
+    let named = agent.into_iter().chain(answered).chain(counted);
+    let mut parts: Vec<String> = named.chain(reason).collect();
     for added in added.map(text) {
         if !parts.contains(&added) {
             parts.push(added);
@@ -396,4 +398,10 @@ pub(crate) fn reason(event: &AuditEvent) -> Option<String> {
         return Some("cancelled".to_owned());
     }
     details.get("code").map(|code| format!("code {code}"))
+}
+
+/// Returns how many things an event is about, e.g. `5 changes` for the type `dev.cloto.changes_lost`.
+fn counted(event: &AuditEvent, details: &Value) -> Option<String> {
+    let (thing, _) = short_type(event.event_type.as_str()).split_once("s_")?;
+    Some(plural(details.get("count")?.as_u64()?, thing))
 }

@@ -9,7 +9,9 @@ use serde::Serialize;
 use super::present::starts_mgp;
 use super::record::{self, ENTRY, Record, Restored};
 use super::syntax::Syntax;
-use super::{HostTarget, check_unchanged, read, undo};
+use super::target::HostTarget;
+use super::text_file::{check_unchanged, read};
+use super::undo;
 use crate::args::{ConfigArg, Global};
 use crate::config_file::{backup_line, write_backup};
 use crate::exit::{CliResult, Failure};
@@ -20,7 +22,7 @@ use crate::replace_file::replace_file;
 /// `mgp disconnect`.
 #[derive(Clone, Debug, Args)]
 #[command(
-    after_help = "Undoes `mgp connect`, also with `--replace`: the file is again as it was, byte for byte if nothing else has changed it.\n\nExample:\n  mgp disconnect claude-code"
+    after_help = "Undoes `mgp connect`, also with `--replace`: restores the file, byte for byte if nothing else has changed it.\n\nExample:\n  mgp disconnect claude-code"
 )]
 pub(crate) struct Disconnect {
     #[command(flatten)]
@@ -66,9 +68,7 @@ impl Render for DisconnectResult {
         if let Some(backup) = &self.backup {
             out.line(backup_line(backup));
         }
-        out.hint(
-            "next: restart the host; what its agent may use in mgp stays: `mgp access matrix`",
-        );
+        out.hint("next: restart the host; its agent keeps its access in mgp: `mgp access matrix`");
     }
 }
 
@@ -151,8 +151,8 @@ fn write_restored(
         }
     };
     if let Err(failure) = apply() {
-        // If the change stays in the list of `mgp undo`, it does no harm, because the host's file is still as it was
-        // before the change.
+        // If the change stays in the list of `mgp undo`, it does no harm: the host's file is still in the state before
+        // the change.
         let _ = undo::forget(global, &run, file);
         return Err(failure);
     }

@@ -1,4 +1,4 @@
-//! Reads and writes the entry with which a host starts mgp.
+//! Reads and writes a host's entry for mgp.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -8,8 +8,9 @@ use mgp_discovery::import::{self, Entry, Host};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use super::Connect;
 use super::record::{ENTRY, files};
-use super::{Connect, read};
+use super::text_file::read;
 use crate::args::Global;
 use crate::commands::import::{is_own, option_of};
 use crate::exit::CliResult;
@@ -140,7 +141,7 @@ pub(super) fn entry(
     Ok(entry)
 }
 
-/// The program and the options with which a host's file starts mgp.
+/// The program and the options of a host's entry for mgp.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct EntryOptions {
     program: PathBuf,
@@ -171,7 +172,7 @@ fn own_entry(format: Host, file: &Path) -> CliResult<Option<Entry>> {
     Ok(servers.find(|server| server.name == ENTRY).map(|server| server.entry))
 }
 
-/// Returns the command and the arguments with which a host's file starts mgp; `None` if the file does not start mgp.
+/// Returns the command and the arguments of a host's entry for mgp; `None` if the file does not start mgp.
 pub(in crate::commands) fn mgp_command(
     format: Host,
     file: &Path,

@@ -5,11 +5,14 @@ use std::path::{Path, PathBuf};
 use mgp_discovery::import::parse_json;
 use serde_json::Value;
 
+use super::Connect;
+use super::change::Change;
 use super::entry::EntryOptions;
 use super::host_file::{ServerEntry, entries};
 use super::syntax::Syntax;
+use super::target::{HostArg, HostTarget};
+use super::text_file::read;
 use super::undo::CommandRun;
-use super::{Change, Connect, HostArg, HostTarget, read};
 use crate::args::{ConfigArg, Global};
 use crate::config_file::check_agent;
 use crate::exit::{CliResult, Failure};
@@ -77,7 +80,7 @@ impl HostChange {
         Ok(Self { host, agent, file, text, change })
     }
 
-    /// Returns the name of the agent with which the host will start mgp.
+    /// Returns the agent name in the host's entry for mgp.
     pub(in crate::commands) fn agent(&self) -> &str {
         &self.agent
     }

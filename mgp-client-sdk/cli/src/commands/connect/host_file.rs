@@ -7,9 +7,11 @@ use mgp_discovery::import::{ImportError, read as read_entries};
 use serde_json::Value;
 
 use super::super::import::read_servers;
+use super::Connect;
 use super::record::{ENTRY, program_of};
 use super::syntax::Syntax;
-use super::{Connect, HostArg, HostTarget, read};
+use super::target::{HostArg, HostTarget};
+use super::text_file::read;
 use crate::args::Global;
 use crate::exit::{CliResult, Failure};
 use crate::hosts::KnownHost;

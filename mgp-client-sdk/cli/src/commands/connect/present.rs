@@ -7,10 +7,12 @@ use mgp_discovery::import::{
     self as host_files, Import, ImportOutcome, ImportedServer, Plan, ToolLimit,
 };
 
+use super::Connect;
 use super::record::ENTRY;
-use super::{Connect, HostTarget};
+use super::target::HostTarget;
 use crate::args::Global;
-use crate::commands::import::{is_mgp, read_servers as read_servers_of};
+use crate::commands::import::read_servers as read_servers_of;
+use crate::this_program::is_mgp;
 
 /// A server of a host's file that mgp's configuration has too.
 pub(super) struct PresentServer {

@@ -1,4 +1,4 @@
-//! Records of the hosts' files as they were before `mgp connect`, from which `mgp disconnect` restores them.
+//! Records of the hosts' files as they were before `mgp connect`. `mgp disconnect` uses them to restore the files.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,7 +17,7 @@ use crate::exit::{CliResult, Failure};
 use crate::hosts::KnownHost;
 use crate::state;
 
-/// The maximum size of each file in which mgp stores its changes of hosts' files, including what it removed from them.
+/// The maximum size of each file of records of changes to hosts' files, including what mgp removed from them.
 pub(super) const MAX_BYTES: u64 = 16 << 20;
 
 /// The name of the file in the state folder that stores the records of connected hosts' files.
@@ -52,7 +52,7 @@ pub(crate) struct Record {
     pub(crate) taken: Vec<TakenEntry>,
 }
 
-/// An entry that was removed from a host's file.
+/// An entry that mgp removed from a host's file.
 #[derive(Clone, Deserialize, Serialize)]
 pub(crate) struct TakenEntry {
     /// The keys of the objects that contained the entry, outermost first.
@@ -80,7 +80,7 @@ pub(crate) struct Restored {
     pub(crate) differs: Vec<String>,
 }
 
-/// Returns the SHA-256 of a text, in the form in which the stored files contain it.
+/// Returns the SHA-256 of a text, as the stored files contain it.
 pub(super) fn digest(text: &str) -> String {
     Sha256Hash::digest(text.as_bytes()).to_string()
 }
@@ -169,7 +169,7 @@ impl Record {
             if is_there {
                 let earlier = self.before.as_ref().filter(|_| copy.is_some());
                 let earlier =
-                    earlier.map(|path| format!("; `{}` has it as it was", path.display()));
+                    earlier.map(|path| format!("; `{}` has the earlier one", path.display()));
                 let earlier = earlier.unwrap_or_default();
                 differs
                     .push(format!("`{name}` was added again since, and stays as it is{earlier}"));
@@ -190,8 +190,8 @@ impl Record {
     }
 }
 
-/// Returns whether an entry with mgp's name starts mgp, or would if its host had not switched it off, in a file that
-/// has this record.
+/// Returns whether an entry with mgp's name belongs to mgp, in a file that has this record: the entry starts mgp, or
+/// would if its host had not switched it off.
 pub(super) fn is_own(record: Option<&Record>, now: &str, starts_mgp: Option<bool>) -> bool {
     let is_off = |entry: Value| entry["disabled"] == true || entry["enabled"] == false;
     let is_written = || record.is_some_and(|record| record.is_own(Some(now), starts_mgp));

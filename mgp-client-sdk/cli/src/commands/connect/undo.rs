@@ -13,7 +13,8 @@ use super::record::{
     state_file,
 };
 use super::syntax::Syntax;
-use super::{HostTarget, check_unchanged, read, write};
+use super::target::HostTarget;
+use super::text_file::{check_unchanged, read, write};
 use crate::args::{ConfigArg, Global};
 use crate::config_file;
 use crate::exit::{CliResult, Failure};
@@ -31,7 +32,7 @@ const MAX_STORED_BYTES: usize = 1 << 20;
 /// `mgp undo`.
 #[derive(Clone, Copy, Debug, Args)]
 #[command(
-    after_help = "Takes back the last `mgp setup`, `mgp connect` or `mgp disconnect`. What agents may use in mgp stays.\n\nExample:\n  mgp undo --list\n  mgp undo"
+    after_help = "Takes back the last `mgp setup`, `mgp connect` or `mgp disconnect`. Agents keep their access in mgp.\n\nExample:\n  mgp undo --list\n  mgp undo"
 )]
 pub(crate) struct Undo {
     /// List the changes that can be taken back, the last one first
@@ -131,7 +132,7 @@ impl Render for UndoResult {
             );
         }
         if self.rows.is_empty() {
-            out.line("no change can be taken back");
+            out.line("there is no change to take back");
         }
     }
 }
@@ -191,7 +192,7 @@ pub(crate) async fn run(global: &Global, undo: &Undo) -> CliResult {
         let rows = changes.into_iter().rev().map(|change| change.row(None)).collect();
         return print(global, &UndoResult { rows, is_list: true });
     }
-    let no_change = || Failure::failed("mgp has changed no host's file that it could restore");
+    let no_change = || Failure::failed("there is no host's file to restore");
     if changes.is_empty() {
         return Err(no_change());
     }
@@ -204,7 +205,7 @@ pub(crate) async fn run(global: &Global, undo: &Undo) -> CliResult {
     let (mut rows, mut failures) = (Vec::new(), Vec::new());
     // Go on after a failure: a file that cannot be restored stays in the list, and the others are still restored.
     for at in (kept..changes.len()).rev() {
-        match changes[at].take_back(global, undo.force) {
+        match changes[at].undo(global, undo.force) {
             Ok(row) => {
                 rows.push(row);
                 changes.remove(at);
@@ -225,7 +226,7 @@ pub(crate) async fn run(global: &Global, undo: &Undo) -> CliResult {
 
 /// The plan to take a change of a host's file back.
 struct UndoPlan {
-    /// The text of the file for which the plan was made; `None` if there is no file.
+    /// The text of the file when the plan was made; `None` if there was no file.
     now: Option<String>,
     /// The text of the file before the change.
     before: Option<String>,
@@ -235,7 +236,7 @@ struct UndoPlan {
 
 impl FileChange {
     /// Writes the file as it was before this change, and restores what mgp had recorded about that file.
-    fn take_back(&self, global: &Global, is_forced: bool) -> CliResult<UndoRow> {
+    fn undo(&self, global: &Global, is_forced: bool) -> CliResult<UndoRow> {
         let plan = self.plan(global, is_forced)?;
         // Fail before the host's file is written if the records are damaged.
         Record::read(global, &self.file)?;

@@ -16,7 +16,7 @@ pub(crate) struct LintReport {
     errors: usize,
     /// The number of other flaws.
     warnings: usize,
-    /// The flaws of all definitions, in the order in which they were checked.
+    /// The flaws of all definitions, in the order they were checked.
     flaws: Vec<Flaw>,
 }
 

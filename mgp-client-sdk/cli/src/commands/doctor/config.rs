@@ -30,7 +30,8 @@ pub(super) async fn check(
     };
     checks.extend(loaded.findings.iter().map(reported));
     if !loaded.disabled.is_empty() {
-        let what = format!("not used, for `enabled = false`: {}", loaded.disabled.join(", "));
+        let what =
+            format!("not used, because of `enabled = false`: {}", loaded.disabled.join(", "));
         checks.push(Check::new("config", Level::Ok, what));
     }
     if let Some(unapproved) = &loaded.unapproved {

@@ -51,7 +51,7 @@ const PROXIES: [&str; 6] =
 
 const PROXY_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Reports the usual folders of this user in which no program is searched for.
+/// Reports the usual folders of this user that are not searched for programs.
 pub(super) fn check_folders() -> impl Iterator<Item = Check> {
     SkippedFolder::all().into_iter().map(|skipped| {
         Check::new("environment", Level::Warn, skipped.to_string()).with_fix(skipped.remedy())

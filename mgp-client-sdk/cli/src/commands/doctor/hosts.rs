@@ -41,7 +41,7 @@ fn unreadable(host: &str, why: &dyn Display) -> Check {
     Check::new("host", Level::Warn, format!("{host}: {why}")).with_fix("correct the file")
 }
 
-/// Reports files that no command changes, and from which a host starts servers.
+/// Reports files that a host starts servers from, but that no command changes.
 fn check_others(host: KnownHost, home: &Path) -> Vec<Check> {
     let name = host.name();
     let settings = host.settings_with_servers(home).map(|file| {

@@ -23,7 +23,7 @@ const VARIABLES_FIX: &str = "the kernel has the variables of the program that st
 /// The remedy if the kernel does not find a program, which this shell may find.
 const PATH_FIX: &str = "the kernel searches the PATH of the program that started it, then the usual folders of this user, e.g. ~/.local/bin, unless others can change them: write the full path of the server's program as `command`, or install it";
 
-/// The remedy with which the kernel reports a program that it does not find.
+/// The remedy in the kernel's report of a program that it does not find.
 const NO_PROGRAM: &str = "install it, or correct `command` or `cwd`";
 
 /// The servers, tools and webhooks of the running kernel; empty if no kernel runs.
@@ -47,7 +47,7 @@ impl KernelState {
     pub(super) fn check_server(&self, id: &str) -> Option<Check> {
         let server = self.server(id)?;
         let Some(lacks) = &server.lacks else { return check_running(server) };
-        // Split the text at its last semicolon, after which the kernel writes the remedy.
+        // Split the text at its last semicolon; the kernel writes the remedy after it.
         let (what, mut fix) = lacks.rsplit_once("; ").unwrap_or((lacks, ""));
         let mut what = format!("in the kernel: {what}");
         if let Some(error) = &server.error {
@@ -177,8 +177,8 @@ fn is_registered(server: &KernelServer) -> bool {
     server.source == "registered"
 }
 
-/// Returns an error of the kernel that this shell does not have, and its remedy if the variables of the kernel are the
-/// cause. The remedy of the kernel itself is left out if it does not apply.
+/// Splits an error that the kernel has but this shell does not. Returns the error, without the kernel's own remedy if
+/// that does not apply, and a remedy if the kernel's environment variables are the cause.
 fn with_fix(error: &str) -> (&str, Option<&'static str>) {
     match error.rsplit_once("; ") {
         Some((error, NO_PROGRAM)) => (error, Some(PATH_FIX)),
@@ -231,7 +231,7 @@ pub(super) async fn check(global: &Global, checks: &mut Vec<Check>) -> KernelSta
     }
 }
 
-/// Returns a check of the kernel, and the state of its process.
+/// Returns the check of the running kernel, and the state of its process.
 async fn info(client: &Client) -> (Check, Option<KernelInfoResult>) {
     let info = match client.request::<KernelInfo>(&KernelInfoParams::new()).await {
         Ok(info) => info,

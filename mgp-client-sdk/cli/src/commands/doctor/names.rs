@@ -18,11 +18,10 @@ use crate::exit::CliResult;
 use crate::hosts::{KnownHost, MAX_TOOL_NAME_CHARS, is_portable_name};
 use crate::socket_hello::Intent;
 
-/// The maximum number of tools of an agent that are considered.
+/// The maximum number of an agent's tools to check.
 const MAX_TOOLS: usize = 64;
 
-/// Returns a warning about the agents whose tool lists may have names that some APIs refuse, if the configuration does
-/// not set `portable_names` for them.
+/// Returns a warning about agents without `portable_names` whose tool lists may have names that some APIs refuse.
 pub(super) async fn check(
     global: &Global,
     store: &dyn Store,

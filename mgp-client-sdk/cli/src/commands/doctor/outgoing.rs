@@ -1,4 +1,4 @@
-//! Checks the addresses and headers of the collector and of the audit sinks, without which no kernel starts.
+//! Checks the addresses and headers of the collector and of the audit sinks. If one is invalid, no kernel starts.
 
 use std::path::{Path, PathBuf};
 
@@ -24,7 +24,7 @@ pub(super) async fn check(kernel: &KernelConfig, folder: &Path) -> Vec<Check> {
     checks.await.unwrap_or_default()
 }
 
-/// A telemetry collector or audit sink to which the kernel sends data at a URL.
+/// A telemetry collector or audit sink that receives data from the kernel at a URL.
 struct Outgoing {
     key: String,
     /// The folder of relative paths in `${file:…}`, as in the kernel.

@@ -58,8 +58,8 @@ pub(super) async fn check(
         // If a kernel runs, report the tools that agents find in it, as `mgp status` does.
         if let Some(server) = running.server(id).filter(|server| server.tools > 0) {
             report.tools = usize::try_from(server.tools).unwrap_or(usize::MAX);
-            // The kernel knows only an upper bound of the tokens, which would contradict the exact count that this
-            // report shows for a server that was started.
+            // The kernel knows only an upper bound of the tokens. For a server that was started here, it would
+            // contradict the exact count in this report.
             if report.listed.is_none() {
                 report.tokens = server.tokens;
             }
@@ -144,7 +144,7 @@ impl ServerReport {
             probed.tools.iter().map(|tool| (tool.name.clone(), cost(tool))).collect();
         let tokens: u64 = costs.iter().map(|(_, tokens)| tokens).sum();
         (self.tools, self.tokens) = (probed.tools.len(), tokens);
-        // Tools whose definition waits for a decision exist, too. They are not in agents' lists, so they cost no
+        // Also count tools whose definition waits for a decision. They are not in agents' lists, so they cost no
         // tokens.
         let held = probed.listed.iter().filter(|name| costs.iter().all(|(own, _)| own != *name));
         let held: Vec<_> = held.map(|name| (name.clone(), 0)).collect();
@@ -202,9 +202,9 @@ fn flawed_id(flaw: &NameFlaw, server: &ServerConfig) -> Check {
     Check::new("server", Level::Fail, what).with_fix(fix).for_server(server.id.as_str())
 }
 
-/// Returns the remedy if the server's package lacks a module: `npx` has installed the package incompletely, which no
-/// later start repairs, or the package does not fit a newer version of a package that it uses. The server's messages on
-/// standard error name the folder of the package.
+/// Returns the remedy if the server's package lacks a module. Either `npx` has installed the package incompletely,
+/// which no later start repairs, or the package does not fit a newer version of one of its dependencies. The server's
+/// messages on standard error name the folder of the package.
 fn incomplete_package(stderr: &str) -> Option<String> {
     let is_missing = ["Cannot find package", "Cannot find module", "ERR_MODULE_NOT_FOUND"]
         .iter()
@@ -220,8 +220,8 @@ fn incomplete_package(stderr: &str) -> Option<String> {
     })
 }
 
-/// Splits the reason of a failure into the failure and the remedy, which is the text after the last semicolon that is
-/// not in a quoted line. Returns `None` if there is no remedy. The code and the cause of an error follow its remedy, and
+/// Splits the reason of a failure into the failure and the remedy. The remedy begins after the last semicolon outside
+/// of quoted lines. Returns `None` if there is no remedy. The code and the cause of an error follow its remedy, and
 /// belong to the failure.
 pub(super) fn split_remedy(reason: &str) -> Option<(String, String)> {
     let is_unquoted = |at: &usize| {

@@ -7,9 +7,11 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use mgp_discovery::SecretFile;
+use mgp_lifecycle::Transactions;
 use mgp_security::auth::{ApiKeys, FileKeys};
 use mgp_security::{FolderError, Governance, LogError, RecordFlaw};
-use mgp_types::store::{MemoryStore, Store};
+use mgp_toolindex::ToolIndex;
+use mgp_types::store::{Db, MemoryStore, Store};
 use tokio::time::timeout;
 
 use super::report::{Check, Level};
@@ -18,12 +20,12 @@ use crate::commands::audit::{RECORDS_LOST, count_lost};
 use crate::exit::Failure;
 use crate::output::plural;
 use crate::replace_file::create_private;
-use crate::state;
+use crate::{lock, state};
 
 /// The time limit for verifying the audit log here; `mgp audit verify` has no limit.
 const VERIFY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The age up to which a loss of audit records is reported.
+/// The maximum age of a reported loss of audit records.
 const LOSS_REPORTED: Duration = Duration::from_hours(30 * 24);
 
 /// The type of the events that count changes of the state that were lost.
@@ -57,16 +59,29 @@ pub(super) async fn check(global: &Global) -> (Vec<Check>, Option<Arc<dyn Store>
     if !exists {
         return (vec![not_created(&folder)], Some(Arc::new(MemoryStore::new())));
     }
+    if !folder.join("state.db").exists() {
+        // Do not create the database, because a new one would hide that it was lost.
+        return (check_folder(&folder).await, Some(Arc::new(MemoryStore::new())));
+    }
     match state::db(global).await {
         Ok(db) => {
             let mut checks = check_folder(&folder).await;
-            if let Err(error) = Governance::check_entries(&db).await {
-                checks.push(unusable(&format!("`{}`: {error}", folder.join("state.db").display())));
-            }
+            checks.extend(check_database(&db, &folder.join("state.db")).await);
             (checks, Some(Arc::new(db)))
         }
         Err(failure) => failed(failure),
     }
+}
+
+/// Reports damage of the database that keeps a kernel from starting, or from doing all that is configured.
+async fn check_database(db: &Db, file: &Path) -> Vec<Check> {
+    let entries = Governance::check_entries(db).await.map_err(|error| error.to_string());
+    let transactions = Transactions::open(Arc::new(db.clone())).await;
+    let transactions = transactions.map(drop).map_err(|error| error.to_string());
+    let index = ToolIndex::builder().open_read_only(db.clone()).await;
+    let index = index.map(drop).map_err(|error| format!("the tool index is damaged: {error}"));
+    let failures = [entries, transactions, index].into_iter().filter_map(Result::err);
+    failures.map(|error| unusable(&format!("`{}`: {error}", file.display()))).collect()
 }
 
 /// Reports a state that no kernel can use.
@@ -74,7 +89,8 @@ pub(super) fn unusable(text: &str) -> Check {
     failed("state", text)
 }
 
-/// Reports a file that cannot be used; the remedy is the end of the text, if that has one.
+/// Reports a file that cannot be used. The part of the text after the last `; ` is the remedy; without that part, the
+/// remedy is [`RESTORE`].
 fn failed(about: &'static str, text: &str) -> Check {
     let (what, fix) = text.rsplit_once("; ").unwrap_or((text, RESTORE));
     Check::new(about, Level::Fail, what).with_fix(fix)
@@ -113,6 +129,7 @@ async fn check_folder(folder: &Path) -> Vec<Check> {
     let what = format!("{}, {} KB, private", folder.display(), bytes / 1000);
     checks.push(Check::new("state", Level::Ok, what));
     checks.push(check_log(folder).await);
+    checks.extend(lock::check_files(folder).err().map(|failure| unusable(&failure.to_string())));
     checks
 }
 
@@ -132,7 +149,7 @@ async fn check_log(folder: &Path) -> Check {
         }
         Ok(Ok((_, 0, changes))) => {
             let what = format!(
-                "the state lost {} in the last 30 days that the audit log has: a power cut undid them, or an older state replaced it",
+                "in the last 30 days, the state lost {} that the audit log has: a power cut undid them, or an older state replaced it",
                 plural(changes, "change")
             );
             Check::new("audit", Level::Warn, what)
@@ -142,11 +159,16 @@ async fn check_log(folder: &Path) -> Check {
             let (records, lost) = (plural(records, "record"), plural(lost, "record"));
             let what = format!("{records}, unchanged; {lost} lost in the last 30 days");
             Check::new("audit", Level::Warn, what)
-                .with_fix("run `mgp audit query --type records_lost`; without a power cut before, another program removed them")
+                .with_fix("run `mgp audit query --type records_lost`; unless a power cut lost them, another program removed them")
         }
         Ok(Err(error @ FolderError::Log(LogError::Lost { .. }))) => {
             Check::new("audit", Level::Warn, error.to_string())
-                .with_fix("start the kernel; without a power cut before, look for the program that removed them")
+                .with_fix("start the kernel; unless a power cut lost them, look for the program that removed them")
+        }
+        Ok(Err(FolderError::Log(error @ LogError::ChangesLost { .. }))) => {
+            let text = error.to_string();
+            Check::new("audit", Level::Warn, text.split("; ").next().unwrap_or_default())
+                .with_fix("put the newer `state.db` and `state.db-wal` back; otherwise start the kernel, compare the last changes in `mgp audit tail` with `mgp access matrix` and `mgp permissions ls`, and repeat those that are missing")
         }
         Ok(Err(FolderError::Empty(_))) => {
             Check::new("audit", Level::Ok, "no records yet")
@@ -157,8 +179,15 @@ async fn check_log(folder: &Path) -> Check {
         Ok(Err(
             error @ (FolderError::State { .. }
             | FolderError::StateLost { .. }
+            | FolderError::StateMissing(_)
             | FolderError::Log(LogError::Exposed { .. } | LogError::Key(_))),
         )) => unusable(&error.to_string()),
+        Ok(Err(FolderError::Log(error @ LogError::Store(_)))) => {
+            let error = error.to_string();
+            let what = error.strip_suffix("; restore a backup").unwrap_or(&error);
+            Check::new("audit", Level::Fail, what)
+                .with_fix("restore `state.db` and `state.db-wal` from a back-up; without one, keep the log as evidence, and set `dir = \"audit-2\"` below `[kernel.audit]` for a new one")
+        }
         Ok(Err(error)) => Check::new("audit", Level::Fail, error.to_string())
             .with_fix("keep the log as evidence, set `dir = \"audit-2\"` below `[kernel.audit]` for a new one, and start the kernel, e.g. with `mgp servers ls`"),
         Err(_) => Check::new("audit", Level::Warn, "the log is too long to be verified here")

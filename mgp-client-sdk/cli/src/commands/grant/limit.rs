@@ -60,7 +60,7 @@ fn grants(wanted: &NewAccess<'_>, server: &str, limit: &ToolLimit) -> Vec<Access
     let deny = || AccessGrantParams::deny(agent, server).because(because);
     match limit {
         ToolLimit::Only(tools) => tools.iter().map(|tool| allow().tool(tool)).collect(),
-        // The tools are denied first, so that no call of them is possible between the changes.
+        // Deny the tools first, so that no call of them is possible between the changes.
         ToolLimit::Except(tools) => {
             tools.iter().map(|tool| deny().tool(tool)).chain([allow()]).collect()
         }
@@ -130,8 +130,8 @@ async fn entries(backend: &Backend, agent: &str, server: &str) -> CliResult<Vec<
     Ok(backend.query(AccessQueryParams::new(agent, server)).await?.entries.into_vec())
 }
 
-/// Returns the servers of a [`NewAccess`] for which entries of the agent must change. Prints a note for each other
-/// server of which the agent can use more tools than its host lets it use.
+/// Returns the servers of a [`NewAccess`] that need changed entries for the agent. Prints a note for each other server
+/// if the agent can use more of its tools than its host lets it use.
 pub(super) async fn to_change<'a>(
     global: &Global,
     backend: &Backend,

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use mgp_discovery::import::{Host, Import};
 
-use super::read_text;
+use super::sources::read_text;
 use crate::exit::CliResult;
 use crate::hosts::{claude_project_settings, gemini_policies, other_settings};
 

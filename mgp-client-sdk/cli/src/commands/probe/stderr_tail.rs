@@ -17,7 +17,8 @@ const MAX_LINES: usize = 50;
 /// Maximum number of bytes of a line that an error message quotes.
 const MAX_QUOTE_BYTES: usize = 200;
 
-/// Length above which a line is dropped instead of clipped: a clipped secret would not be recognized and hidden.
+/// The maximum length of a line. A longer line is dropped instead of clipped: a clipped secret would not be recognized
+/// and hidden.
 const MAX_LINE_BYTES: usize = 4096;
 
 /// The remedy for a program that waits for connections instead of reading its standard input.
@@ -32,7 +33,7 @@ struct Tail {
     secrets: Secrets,
     lines: VecDeque<String>,
     /// The first line that the server wrote to standard output and that is not MCP, or the first one that names the
-    /// address at which it serves.
+    /// server's own address.
     stray: Option<String>,
 }
 
@@ -118,7 +119,7 @@ pub(in crate::commands) fn best_of(lines: &[&str]) -> Option<String> {
         let words = ["error", "panic", "exception", "fatal"];
         !is_place && words.iter().any(|word| line.contains(word))
     };
-    // Many programs in Go and Rust print their usage after the error, and options may mention errors, too.
+    // Many programs in Go and Rust print their usage after the error, and options may also mention errors.
     let usage = lines.iter().position(|line| line.to_lowercase().starts_with("usage:"));
     let before_usage = &lines[..usage.unwrap_or_default()];
     let at = lines
@@ -134,7 +135,7 @@ pub(in crate::commands) fn best_of(lines: &[&str]) -> Option<String> {
     Some(first_line(&line, MAX_QUOTE_BYTES))
 }
 
-/// Returns whether a line announces an address of this machine at which a program serves.
+/// Returns whether a line announces that a program serves at an address of this machine.
 fn names_address(line: &str) -> bool {
     let line = line.to_lowercase();
     let has = |words: &[&str]| words.iter().any(|word| line.contains(word));

@@ -1,4 +1,4 @@
-//! Entries in the lists of tools of servers from which no tool can be read.
+//! Entries in servers' lists of tools that are not readable tools.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use crate::output::first_line;
 /// The maximum length of a quoted name, in bytes.
 const MAX_NAME_BYTES: usize = 40;
 
-/// An entry of a server's list of tools from which no tool can be read, and the reason.
+/// An entry in a server's list of tools that is not a readable tool, and the reason.
 #[derive(Debug)]
 pub(in crate::commands) struct UnreadableTool {
     entry: String,

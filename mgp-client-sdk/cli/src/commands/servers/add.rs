@@ -202,7 +202,7 @@ fn check_words(command: &[String]) -> CliResult {
 }
 
 /// Refuses a text that cannot be the id of a new server in a configuration file. The kernel uses no tool of a server
-/// whose id is reserved or looks like another one.
+/// whose id is reserved or looks like the id of another server.
 pub(super) fn valid_id(file: &Path, add: &Add, id: &str) -> CliResult {
     config_file::check_server_id(id)?;
     let ids = ConfigFile::open(file.to_owned())?.server_ids()?;

@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 
 use mgp_discovery::{Config, ServerConfig, TargetConfig};
 
+use crate::pipe;
+
 /// The name of the list in the folder of a bundle. It has the path of a configuration file on each line.
 const LIST: &str = ".users";
 /// The maximum size of the list, in bytes; a longer one counts as unreadable.
@@ -38,6 +40,7 @@ pub(super) fn has_list(folder: &Path) -> bool {
 /// Adds a configuration file to the list of a folder.
 pub(super) fn add_user(folder: &Path, config: &Path) -> io::Result<()> {
     let (path, config) = (folder.join(LIST), std::path::absolute(config)?);
+    pipe::refuse(&path)?;
     let is_full = fs::metadata(&path).is_ok_and(|metadata| metadata.len() > MAX_LIST_BYTES);
     if is_full || listed(folder).is_some_and(|files| files.contains(&config)) {
         return Ok(());
@@ -51,7 +54,9 @@ pub(super) fn add_user(folder: &Path, config: &Path) -> io::Result<()> {
 /// Returns the configuration files in the list of a folder; `None` if the list is missing, damaged or too long.
 fn listed(folder: &Path) -> Option<Vec<PathBuf>> {
     let mut text = String::new();
-    let list = File::open(folder.join(LIST)).ok()?;
+    let list = folder.join(LIST);
+    pipe::refuse(&list).ok()?;
+    let list = File::open(list).ok()?;
     list.take(MAX_LIST_BYTES + 1).read_to_string(&mut text).ok()?;
     if text.len() as u64 > MAX_LIST_BYTES {
         return None;
@@ -63,7 +68,7 @@ fn listed(folder: &Path) -> Option<Vec<PathBuf>> {
 /// The texts of the servers in all configuration files that may use a bundle. A server that uses a file of the bundle
 /// has a text that names the bundle's folder.
 pub(super) struct BundleUsers {
-    /// The end of the path of the bundle's folder, by which a text is recognized as naming the folder.
+    /// The end of the path of the bundle's folder; a text that contains it names the folder.
     place: String,
     /// The commands, arguments, folders and values of variables of all servers in these files, in comparable form;
     /// `None` if the list of users or one of the files cannot be read.
@@ -118,7 +123,7 @@ fn texts_of(server: &ServerConfig) -> Vec<String> {
     texts.map(|text| comparable(text)).collect()
 }
 
-/// Returns a text in which paths of all systems can be compared, also where letters differ only in case.
+/// Returns a text in lower case and with `/` in place of `\`, so that paths of all systems can be compared.
 fn comparable(text: &str) -> String {
     text.replace('\\', "/").to_ascii_lowercase()
 }

@@ -62,7 +62,9 @@ where
             changing.await?
         }
     };
-    if is_start::<R>() && status != ServerState::Connected {
+    // A restart whose time limit ends while calls still run goes on by itself.
+    let goes_on = R::METHOD == KernelServersRestart::METHOD && status == ServerState::Draining;
+    if is_start::<R>() && status != ServerState::Connected && !goes_on {
         return Err(Failure::failed(failure_reason(&client, &arg.server).await));
     }
     ActionReport::new(&*arg.server, status.as_str()).print(global)
@@ -100,8 +102,8 @@ where
     Ok(status)
 }
 
-/// Returns whether the start of a server has ended: the server has connected, has failed (and is perhaps being
-/// restarted), or has ended without an error.
+/// Returns whether the start of a server has ended: the server has connected, has failed (and might be restarting), or
+/// has ended without an error.
 fn is_settled(state: &ServerState) -> bool {
     use ServerState::{Connected, Disconnected, Error, Restarting};
     matches!(state, Connected | Disconnected | Error | Restarting)

@@ -94,8 +94,8 @@ fn render_server(server: &KernelServer, out: &mut Output) {
     }
 }
 
-/// Returns the state that people read. If each agent has an instance of its own, the status of the server is that of
-/// the instance from which the tools are read, so the instances of the agents count, too.
+/// Returns the state that people read. If each agent has its own instance, `status` covers only the instance that lists
+/// the tools; the server then counts as connected while any instance runs.
 fn shown_state(server: &KernelServer) -> &ServerState {
     let is_resting = matches!(server.status, ServerState::Registered | ServerState::Disconnected);
     let has_instances = is_resting && server.instances.is_some_and(|instances| instances > 0);

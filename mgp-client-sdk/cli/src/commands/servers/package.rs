@@ -160,13 +160,13 @@ fn begins_with_digit(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_digit())
 }
 
-/// Returns the numbers with which a version begins, e.g. 1, 2 and 3 of `1.2.3-beta.4`.
+/// Returns the numbers at the start of a version, e.g. 1, 2 and 3 of `1.2.3-beta.4`.
 fn release(version: &str) -> Vec<u64> {
     let end = version.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(version.len());
     version[..end].split('.').map_while(|part| part.parse().ok()).collect()
 }
 
-/// Returns the folder in which a server with this `cwd` starts; without a `cwd`, that is the user's home folder.
+/// Returns the working folder of a server with this `cwd`; without a `cwd`, that is the user's home folder.
 fn working_folder(cwd: Option<&str>, folder: &Path) -> Result<PathBuf, String> {
     let home = || home().map_err(|failure| failure.to_string());
     match cwd {

@@ -132,7 +132,7 @@ pub(super) async fn add(global: &Global, add: &Add) -> CliResult {
     if !add.yes {
         let question = format!("Add `{id}` and start it once to read its tools?");
         let no_terminal =
-            "nothing was added: there is no terminal to ask on; give --yes to add it as shown";
+            "nothing was added: there is no terminal for the question; --yes adds it as shown";
         prompt::require(global, &question, "nothing was added", no_terminal)?;
     }
     admit_edit(global, &add.config).await?;
@@ -229,7 +229,7 @@ fn plan(file: &Path, import: &Import) -> CliResult<Plan> {
     }
 }
 
-/// Writes a description of the server: its name, its program or URL, and the values for which it asks.
+/// Writes a description of the server: its name, its program or URL, and the values that it asks for.
 fn card(out: &mut Output, offer: &Offer, id: &str, needs: &[Need], config: &Config) {
     let (title, version, description) = offer.about();
     let title = title.unwrap_or_default();
@@ -272,7 +272,7 @@ fn card(out: &mut Output, offer: &Offer, id: &str, needs: &[Need], config: &Conf
     }
 }
 
-/// Refuses an entry of a registry that sets a variable by which a program loads other code.
+/// Refuses an entry of a registry that sets a variable which makes a program load other code.
 fn check_variables(server: &PublishedServer) -> CliResult {
     let import = server.import(&Answers::new());
     let mut names = import.servers.iter().flat_map(|server| server.entry.env.keys());
@@ -286,7 +286,7 @@ fn check_variables(server: &PublishedServer) -> CliResult {
     }
 }
 
-/// Refuses settings that the server does not have, values that it does not permit, and settings that are given too
+/// Refuses settings that the server does not have, values that it does not permit, and settings that the user gives too
 /// often.
 fn check_settings(add: &Add, needs: &[Need]) -> CliResult {
     for (name, value) in &add.set {

@@ -16,11 +16,11 @@ use crate::args::{ConfigArg, Global};
 use crate::exit::{CliResult, Failure};
 use crate::output::print_note;
 use crate::replace_file::replace_file;
-use crate::state;
+use crate::{pipe, state};
 
 /// The number of servers that are requested with each page of a registry's list.
 const PAGE: usize = 100;
-/// The maximum number of pages that are read of a registry's list.
+/// The maximum number of pages to read of a registry's list.
 const MAX_PAGES: usize = 300;
 /// The maximum number of servers that the local copy of a registry's list has.
 const MAX_SERVERS: usize = 20_000;
@@ -33,8 +33,8 @@ const MAX_FILE_BYTES: u64 = 64 << 20;
 /// A local copy of a registry's list that is at least this old is updated before it is used.
 const FRESH: Duration = Duration::from_hours(12);
 
-/// The length of the time before the last update of a local copy for which an update requests the changes again. The
-/// clock of this machine may have been ahead of the registry's clock.
+/// An update of a local copy also requests the changes of this time before the last update, because the clock of this
+/// machine may have been ahead of the registry's clock.
 const OVERLAP: Duration = Duration::from_hours(24);
 
 /// A registry of published servers, and the path of the local copy of its list.
@@ -45,7 +45,7 @@ pub(super) struct Registry {
 
 /// The copy of a registry's list: the latest version of each server.
 #[derive(Default, Serialize, Deserialize)]
-struct Copy {
+struct ListCopy {
     url: String,
     /// The time of the last successful update; the next one requests only what changed since a day before then.
     at: Option<Timestamp>,
@@ -75,7 +75,7 @@ impl Registry {
         match self.servers.place() {
             PublishedPlace::File(_) => self.known(),
             PublishedPlace::Url(url) => {
-                Ok(latest(self.copy_of(global, url, refresh).await?.servers.into_values()))
+                Ok(latest(self.updated_copy(global, url, refresh).await?.servers.into_values()))
             }
         }
     }
@@ -106,7 +106,7 @@ impl Registry {
     }
 
     /// Returns the copy of the list, brought up to date if it is old; the old copy if the registry does not answer.
-    async fn copy_of(&self, global: &Global, url: &str, refresh: bool) -> CliResult<Copy> {
+    async fn updated_copy(&self, global: &Global, url: &str, refresh: bool) -> CliResult<ListCopy> {
         let mut copy = self.read_copy(url);
         // Use the time in the copy and not that of its file, because a failed update writes the file too.
         let at = copy.at.as_ref().and_then(Timestamp::to_system_time);
@@ -142,16 +142,16 @@ impl Registry {
         Ok(copy)
     }
 
-    fn read_copy(&self, url: &str) -> Copy {
+    fn read_copy(&self, url: &str) -> ListCopy {
         let length = fs::metadata(&self.copy).map_or(0, |metadata| metadata.len());
-        let text = fs::read_to_string(&self.copy).ok().filter(|_| length <= MAX_FILE_BYTES);
-        let copy = text.and_then(|text| serde_json::from_str::<Copy>(&text).ok());
+        let text = pipe::read_to_string(&self.copy).ok().filter(|_| length <= MAX_FILE_BYTES);
+        let copy = text.and_then(|text| serde_json::from_str::<ListCopy>(&text).ok());
         copy.filter(|copy| copy.url == url)
-            .unwrap_or_else(|| Copy { url: url.to_owned(), ..Copy::default() })
+            .unwrap_or_else(|| ListCopy { url: url.to_owned(), ..ListCopy::default() })
     }
 
     /// Reads all pages of the registry's list, or only the entries that changed since a time.
-    async fn update(&self, copy: &mut Copy, url: &str, since: Option<&Timestamp>) -> CliResult {
+    async fn update(&self, copy: &mut ListCopy, url: &str, since: Option<&Timestamp>) -> CliResult {
         let since = since.map(|since| format!("&updated_since={}", encoded(since.as_str())));
         let since = since.unwrap_or_default();
         let end = Instant::now() + LIST_TIME;

@@ -63,7 +63,7 @@ pub(super) async fn run(global: &Global, arg: &ConfiguredServer) -> CliResult {
         return removed.with_notes(notes).print(global);
     }
     // A server that is not in the configuration file might have been registered at run time, even if the project of
-    // this folder has another one with its id.
+    // this folder has a different server with its id.
     let is_in_other_file = ConfigFile::file_with(id).is_some();
     let client = match control::connect_to_change(global).await {
         Ok(client) => client,
@@ -103,7 +103,7 @@ pub(super) async fn run(global: &Global, arg: &ConfiguredServer) -> CliResult {
 /// Fails with `unknown` if none are stored.
 async fn remove_left(global: &Global, arg: &ConfiguredServer, unknown: Failure) -> CliResult {
     let id = &arg.server;
-    // The decisions about the tools of the kernel itself have a reserved id, and must not be deleted.
+    // Decisions about the kernel's own tools are stored under a reserved server id, and must not be deleted.
     if NameFlaw::check_server(id, []).is_err() {
         return Err(unknown);
     }
@@ -119,8 +119,8 @@ async fn remove_left(global: &Global, arg: &ConfiguredServer, unknown: Failure) 
     ActionReport::new(&**id, "removed").with_notes(notes).print(global)
 }
 
-/// Returns a note about the stored secrets that `mgp servers add` names after a server. They stay, because other entries
-/// can name them, too.
+/// Returns a note about the stored secrets that `mgp servers add` names after a server. They stay, because other
+/// entries can also name them.
 fn kept_secrets(global: &Global, id: &str) -> CliResult<Option<String>> {
     let names = SecretFile::in_folder(&state::folder(global)?).names().unwrap_or_default();
     let is_of_server = |name: &&String| {

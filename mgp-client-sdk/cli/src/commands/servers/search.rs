@@ -16,7 +16,7 @@ use crate::output::{Cell, Output, Render, first_line, plural, print};
 /// `mgp servers search`.
 #[derive(Clone, Debug, Args)]
 #[command(
-    after_help = "The list is copied to the state folder and brought up to date every 12 hours; the search itself is done here.\n\nExample:\n  mgp servers search 'read a postgres database'"
+    after_help = "The list is copied to the state folder and brought up to date every 12 hours; the search itself runs on this machine.\n\nExample:\n  mgp servers search 'read a postgres database'"
 )]
 pub(crate) struct Search {
     /// Purpose of the server, in words
@@ -56,7 +56,7 @@ pub(crate) struct FoundServers {
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct FoundServer {
-    /// The name with which `mgp servers add` adds the server.
+    /// The name of the server for `mgp servers add`.
     name: String,
     /// The display name.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -72,7 +72,7 @@ struct FoundServer {
     /// The web page or the repository of the server.
     #[serde(skip_serializing_if = "Option::is_none")]
     url: Option<String>,
-    /// The degree to which the server fits the wanted purpose, from 0 to 1.
+    /// A score from 0 to 1 for how well the server fits the wanted purpose.
     score: f32,
 }
 

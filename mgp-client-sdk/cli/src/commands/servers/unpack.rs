@@ -14,7 +14,7 @@ use crate::args::Global;
 use crate::exit::{CliResult, Failure};
 use crate::output::{first_line, print_note};
 use crate::replace_file::create_private;
-use crate::state;
+use crate::{pipe, state};
 
 /// The maximum size of the file of a bundle, in bytes.
 const MAX_FILE_BYTES: u64 = 512 << 20;
@@ -25,7 +25,7 @@ const MAX_BYTES: u64 = 1 << 30;
 /// The maximum size of the manifest of a bundle, in bytes.
 pub(super) const MAX_MANIFEST_BYTES: u64 = 1 << 20;
 
-/// The age above which an unfinished download or folder counts as left by a killed process.
+/// The minimum age of an unfinished download or folder that counts as left by a killed process.
 const LEFTOVER_AGE: Duration = Duration::from_hours(24);
 
 /// Returns whether a path on the command line names a bundle.
@@ -49,12 +49,13 @@ impl BundleFile {
     pub(super) fn open(path: &Path) -> CliResult<Self> {
         let failed =
             |why: String| Failure::failed(format!("`{}` cannot be used: {why}", path.display()));
-        let file = File::open(path).map_err(|error| failed(error.to_string()))?;
+        let file = pipe::refuse(path).and_then(|()| File::open(path));
+        let file = file.map_err(|error| failed(error.to_string()))?;
         if file.metadata()?.len() > MAX_FILE_BYTES {
             return Err(failed(format!("it is longer than {MAX_FILE_BYTES} bytes")));
         }
         let mut archive = ZipArchive::new(file)
-            .map_err(|error| failed(format!("it is not a bundle: {error}")))?;
+            .map_err(|error| failed(format!("it is not a bundle: {error}; download it again")))?;
         if archive.len() > MAX_ENTRIES {
             return Err(failed(format!("it has more than {MAX_ENTRIES} files")));
         }
@@ -62,7 +63,7 @@ impl BundleFile {
         let manifest = archive.by_name("manifest.json");
         let manifest = manifest.map_err(|_| failed("it has no `manifest.json`".to_owned()))?;
         let read = manifest.take(MAX_MANIFEST_BYTES + 1).read_to_string(&mut text);
-        read.map_err(|error| failed(error.to_string()))?;
+        read.map_err(|error| failed(format!("{error}; download it again")))?;
         if text.len() as u64 > MAX_MANIFEST_BYTES {
             return Err(failed("its manifest is too long".to_owned()));
         }
@@ -105,7 +106,7 @@ impl BundleFile {
         Ok(state::create_folder(global)?.join("bundles"))
     }
 
-    /// Returns the folder of the files of a server that came from a bundle; it may not exist.
+    /// Returns the folder of the files of a server that came from a bundle; the folder might not exist.
     pub(super) fn folder_of(global: &Global, id: &str) -> CliResult<PathBuf> {
         Ok(state::folder(global)?.join("bundles").join(folder_name(id)))
     }

@@ -79,7 +79,7 @@ struct ServerUpdate {
     id: String,
     /// The version that the server had before this command.
     from: String,
-    /// The version with which the server was compared.
+    /// The version that the server was compared with.
     to: String,
     /// `current`, `newer`, `updated` or `failed`.
     status: &'static str,
@@ -272,9 +272,9 @@ async fn plan(
     }
 }
 
-/// Plans the update of a server that did not come from the registry, to the version that the user names, or else to the
-/// newest one. If its arguments name no package with a version, or the newest one cannot be found, reports how to
-/// update the server.
+/// Plans the update of a server that did not come from the registry, to the version that the user names or else the
+/// newest one. Reports how to update the server if its arguments name no package with a version, or the newest version
+/// cannot be found.
 async fn plan_package(
     global: &Global,
     update: &Update,
@@ -514,7 +514,7 @@ fn confirm(global: &Global, update: &Update, plans: &[PlannedUpdate]) -> CliResu
     }
     let question = format!("Update {}?", plural(newer().count(), "server"));
     let no_terminal =
-        "nothing was changed: there is no terminal to ask on; give --yes, or --check to only look";
+        "nothing was changed: there is no terminal for the question; add --yes or --check";
     prompt::require(global, &question, "nothing was changed", no_terminal)
 }
 

@@ -1,10 +1,10 @@
-//! The servers by which two texts of a host's file differ.
+//! The servers that differ between two texts of a host's file.
 
 use serde::Serialize;
 
 use crate::output::{Cell, Color, Output, plural};
 
-/// The maximum number of lines that are shown for one file.
+/// The maximum number of lines to show for one file.
 const MAX_LINES: usize = 60;
 
 /// The servers that are removed and added, one a line; each line starts with `-` or `+`.
@@ -14,8 +14,8 @@ const MAX_LINES: usize = 60;
 pub(super) struct Difference(Vec<String>);
 
 impl Difference {
-    /// Compares the servers of a file before and after a change, which are given as lines without secrets. The file can
-    /// also change if its servers do not.
+    /// Compares the servers of a file before and after a change, given as lines without secrets. The file can also
+    /// change if its servers do not.
     pub(super) fn new(before: &[String], after: &[String], is_change: bool) -> Self {
         let marked = |mark: char, lines: &[String], others: &[String]| -> Vec<String> {
             let own = lines.iter().filter(|line| !others.contains(line));

@@ -45,7 +45,7 @@ const READY_TIMEOUT: Duration = Duration::from_secs(30);
 
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The interval in which the running kernel is asked for servers that have failed.
+/// The interval between requests to the running kernel for servers that have failed.
 const FAILURE_INTERVAL: Duration = Duration::from_millis(300);
 
 /// `mgp __try-host`.
@@ -66,7 +66,7 @@ struct Usable {
     recorded: Vec<String>,
     /// Expected servers that are not ready.
     missing: Vec<String>,
-    /// A name in the list of tools because of which the host may refuse all tools.
+    /// The name of a tool that may cause the host to refuse all tools.
     refused_name: Option<String>,
 }
 
@@ -212,7 +212,7 @@ pub(crate) async fn run(try_host: &TryHost) -> CliResult {
     print_json(&usable?)
 }
 
-/// Returns the set of failed servers, to which a thread adds the servers that `mgp setup` writes to standard input.
+/// Returns the set of failed servers. A thread adds the servers that `mgp setup` writes to standard input.
 fn failed_servers() -> Arc<Mutex<BTreeSet<String>>> {
     let failed = Arc::<Mutex<BTreeSet<String>>>::default();
     let set = Arc::clone(&failed);

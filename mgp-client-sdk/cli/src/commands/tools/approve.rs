@@ -8,14 +8,14 @@ use mgp_client_sdk::Client;
 use mgp_types::method::{KernelToolsApprove, KernelToolsReject};
 use mgp_types::mgp::{KernelTool, KernelToolDecisionParams, ToolStanding};
 
-use super::{fetch_tools, find_tool, needs_decision, own_name};
+use super::{fetch_tools, find_tool, needs_decision, own_name, shared_ids};
 use crate::args::Global;
 use crate::exit::{CliResult, Failure};
 use crate::output::{ActionReport, print_note, print_stderr};
 use crate::{control, prompt};
 
-/// The maximum number of decisions that are sent at once. Each answer waits until the kernel has read the tools of the
-/// server again; one read serves several decisions.
+/// The maximum number of decisions to send at once. Each answer waits until the kernel has read the tools of the server
+/// again; one read serves several decisions.
 const MAX_AT_ONCE: usize = 16;
 
 /// `mgp tools approve`.
@@ -44,13 +44,14 @@ pub(crate) struct Approve {
 
 /// Returns the tools whose definitions the operator approves or rejects with this command.
 fn select<'a>(all: &'a [KernelTool], approve: &Approve) -> CliResult<Vec<&'a KernelTool>> {
-    let mut chosen: BTreeMap<&str, &KernelTool> = BTreeMap::new();
+    let mut chosen: BTreeMap<(&str, &str), &KernelTool> = BTreeMap::new();
     let mut add = |what: &str, matches: &dyn Fn(&KernelTool) -> bool| {
         let found: Vec<_> = all.iter().filter(|tool| matches(tool)).collect();
         if found.is_empty() {
             return Err(Failure::failed(format!("no definition{what} needs a decision")));
         }
-        chosen.extend(found.into_iter().map(|tool| (tool.tool_id.as_str(), tool)));
+        let key = |tool: &'a KernelTool| (tool.tool_id.as_str(), tool.server_id.as_str());
+        chosen.extend(found.into_iter().map(|tool| (key(tool), tool)));
         Ok(())
     };
     if approve.all {
@@ -64,6 +65,9 @@ fn select<'a>(all: &'a [KernelTool], approve: &Approve) -> CliResult<Vec<&'a Ker
             add(&of, &|tool| needs_decision(tool) && tool.server_id == *wanted)?;
         } else {
             let tool = find_tool(all, wanted)?;
+            if let Some(remedy) = shared_ids(all).remove(&tool.tool_id) {
+                return Err(Failure::failed(format!("`{}` is ambiguous: {remedy}", tool.tool_id)));
+            }
             let can_be_restored = !approve.reject && tool.standing == ToolStanding::Rejected;
             if !needs_decision(tool) && !can_be_restored {
                 let (id, state) = (&tool.tool_id, tool.standing.as_str());
@@ -76,7 +80,7 @@ fn select<'a>(all: &'a [KernelTool], approve: &Approve) -> CliResult<Vec<&'a Ker
     Ok(chosen.into_values().collect())
 }
 
-/// Returns whether a text matches a pattern in which `*` matches any text.
+/// Returns whether a text matches a pattern; `*` in the pattern matches any text.
 fn matches_pattern(pattern: &str, text: &str) -> bool {
     let Some((head, rest)) = pattern.split_once('*') else { return pattern == text };
     let Some(text) = text.strip_prefix(head) else { return false };

@@ -23,7 +23,6 @@ const MAX_LINK_ID: usize = 256;
 /// The maximum length of a name in a message to a person, in bytes.
 const MAX_NAME: usize = 64;
 
-/// A message to a person.
 #[derive(Debug, Serialize)]
 pub(super) struct Message {
     pub(super) title: String,
@@ -155,14 +154,13 @@ impl Message {
     }
 }
 
-/// Escapes the characters with which markup begins, as notifications of a desktop and Slack require.
+/// Escapes the characters that begin markup, as notifications of a desktop and Slack require.
 pub(super) fn escape_markup(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
 impl Waiting {
-    /// Returns the time at which the first event since the last message was read; `None` if no event was read since
-    /// then.
+    /// Returns the time when the first event since the last message was read; `None` if no event was read since then.
     pub(super) fn since(&self) -> Option<Instant> {
         self.last.as_ref().and(self.since)
     }
@@ -228,7 +226,7 @@ impl Waiting {
         }
     }
 
-    /// Removes the definitions and transactions about which an operator has decided in the meantime.
+    /// Removes the definitions and transactions that an operator has decided about in the meantime.
     pub(super) fn retain_open(&mut self, open: &OpenDecisions) {
         if self.lines.values().any(|line| line.subject.is_some()) {
             let is_open = open.now();

@@ -39,7 +39,7 @@ enum Way {
     Email(Box<MailSender>),
 }
 
-/// A URL to which messages are sent.
+/// A URL that receives messages.
 struct Receiver {
     url: String,
     fetch: GuardedFetch,
@@ -75,17 +75,16 @@ impl Messenger {
         Ok(Self { way, console, served, command_option: option })
     }
 
-    /// Returns the address of the console: the configured one, or else the one at which this process serves it.
+    /// Returns the address of the console: the configured one, or else that of this process's console.
     pub(super) fn console(&self) -> Option<String> {
         self.console.clone().or_else(|| self.served.get().cloned())
     }
 
-    /// Returns the option with which commands of the program reach this kernel, if they need one.
+    /// Returns the option that commands of the program need to reach this kernel, if any.
     pub(super) fn command_option(&self) -> Option<&str> {
         self.command_option.get().map(String::as_str)
     }
 
-    /// Sends a message once.
     pub(super) async fn send(&self, message: &Message) -> Attempt {
         match &self.way {
             Way::Desktop => desktop(message).await,
@@ -128,7 +127,7 @@ impl MailSender {
         let (builder, port) = if is_encrypted {
             (AsyncSmtpTransport::<Tokio1Executor>::relay(host), SUBMISSIONS_PORT)
         } else if is_here {
-            // Use no TLS, because the connection stays on this machine, so that no other machine can read it.
+            // Use no TLS: the connection stays on this machine, so no other machine can read it.
             (Ok(AsyncSmtpTransport::<Tokio1Executor>::builder_dangerous(host)), SMTP_PORT)
         } else {
             (AsyncSmtpTransport::<Tokio1Executor>::starttls_relay(host), SUBMISSION_PORT)
@@ -165,7 +164,7 @@ impl MailSender {
         }
     }
 
-    /// Returns the text of an error, with the server and the keys of the place that perhaps need a change.
+    /// Returns the text of an error, with the server and the configuration keys that might need a change.
     fn describe(&self, error: &SmtpError) -> String {
         let remedy = match error.status().map(u16::from) {
             // The server requires a login, or refuses the one that it got.

@@ -18,7 +18,7 @@ pub(super) use self::messenger::Messenger;
 pub(crate) use self::open_decisions::OpenDecisions;
 use super::deliveries::{Attempt, Delivery, DeliveryContext, SenderContext};
 
-/// The channels of the events about which a person is notified.
+/// The channels of the events that a person is notified about.
 pub(super) const CHANNELS: [&str; 4] = [
     super::APPROVAL_REQUESTED,
     super::APPROVAL_DECIDED,

@@ -13,7 +13,8 @@ pub(super) enum Subject {
     Transaction(String),
 }
 
-/// The definitions and the transactions of a kernel. Without either, each subject of its kind counts as waiting.
+/// The definitions and the transactions of a kernel. If one of the two is missing, each subject of that kind counts as
+/// waiting.
 #[derive(Clone, Default)]
 pub(crate) struct OpenDecisions {
     pub(crate) definitions: Option<Definitions>,

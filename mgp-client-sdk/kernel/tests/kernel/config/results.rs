@@ -232,3 +232,68 @@ async fn the_note_comes_before_each_part_of_a_long_result() {
     assert!(sizes.contains(" bytes of images or other data follow. Read on: "), "{note}");
     world.end().await;
 }
+
+/// Starts a server whose tool has this output schema, or none, and returns a thousand rows as structured content.
+async fn serve_rows(schema: Option<Value>) -> script::Server {
+    let rows = json!({ "rows": vec![json!({ "a": 1 }); 1_000] });
+    let answer = move |seen: &Received| -> Option<Response> {
+        let result = match seen.method() {
+            "tools/list" => {
+                let mut tool = json!({ "name": "say", "inputSchema": { "type": "object" } });
+                if let Some(schema) = &schema {
+                    tool["outputSchema"] = schema.clone();
+                }
+                json!({ "tools": [tool] })
+            }
+            "tools/call" => json!({ "content": [], "structuredContent": rows }),
+            _ => return None,
+        };
+        Some(script::json_of(&seen.result(&result)))
+    };
+    script::Server::legacy(answer).await
+}
+
+/// Regression test: Pydantic AI, Mastra and others show a model only the structured content, so it took the first rows
+/// for all of them.
+#[tokio::test]
+async fn structured_content_that_is_cut_names_the_call_that_reads_on_if_its_schema_permits_it() {
+    let open = json!({ "type": "object", "properties": { "rows": { "type": "array" } } });
+    let mut closed = open.clone();
+    closed["additionalProperties"] = json!(false);
+    for (schema, is_noted) in [(None, true), (Some(open), true), (Some(closed), false)] {
+        let server = serve_rows(schema).await;
+        let world = world_with(&server, "[servers.results]\nmax_structured = 1000\n").await;
+        let ann = world.agent("ann").await;
+        let cut = ann.call("say").await.unwrap().structured_content.unwrap();
+        assert!(cut.as_str().len() < 1_100, "{cut:?}");
+        let cut: Value = cut.get().unwrap();
+        assert!(cut["rows"].as_array().unwrap().len() > 50, "{cut}");
+        assert_eq!(cut.get("mgp_note").is_some(), is_noted, "{cut}");
+        if let Some(note) = cut.get("mgp_note") {
+            let (_, handle) = note.as_str().unwrap().split_once(r#"{"handle":""#).unwrap();
+            let handle = handle.split('"').next().unwrap();
+            let rest = ann.call("mgp_read_more").arg("handle", handle).await.unwrap().to_text();
+            assert_eq!(rest.matches("{\"a\":1}").count(), 1_000, "{rest}");
+        }
+        world.end().await;
+    }
+}
+
+/// Regression test: the note offered to read on, and a model read the data of an image that it had seen, as text. The
+/// filesystem server of MCP repeats its blocks in this way.
+#[tokio::test]
+async fn structured_content_that_repeats_an_image_leaves_nothing_to_read() {
+    let image = json!({ "type": "image", "data": "A".repeat(8_000), "mimeType": "image/png" });
+    let answer = json!({ "content": [image], "structuredContent": { "content": [image] } });
+    let server = serve(json!({ "image": answer })).await;
+    let world = world_with(&server, "[servers.results]\nmax_structured = 1000\n").await;
+    let ann = world.agent("ann").await;
+    let result = ann.call("say").arg("q", "image").await.unwrap();
+    assert!(result.structured_content.unwrap().as_str().len() < 1_100);
+    let note = result.content[0].as_text().unwrap();
+    assert!(note.contains("is cut") && !note.contains("mgp_read_more"), "{note}");
+    assert_eq!(serde_json::to_value(&result.content[1]).unwrap(), image);
+    let tools = ann.tools().await.unwrap();
+    assert!(!tools.iter().any(|tool| tool.name.contains("read_more")), "{tools:?}");
+    world.end().await;
+}

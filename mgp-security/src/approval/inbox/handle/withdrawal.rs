@@ -80,7 +80,8 @@ impl Inbox {
         let event_of = |request: &ApprovalRequest| {
             Some(request.decided_event(by, "denied").cause("revoked").build())
         };
-        // Remove the answers first: if that fails, a repetition still finds the approvals that select them.
+        // Remove the answers first: if that fails, the approvals are still stored, and a repeated request finds the
+        // answers by them.
         self.0.state.take_out(is_affected, event_of).await.map_err(Refusal::from)?;
         self.0.calls.remove(by, &revoked).await?;
         Ok(revoked)

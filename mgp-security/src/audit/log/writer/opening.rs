@@ -1,29 +1,103 @@
-//! Completes what an earlier process left unfinished, when a log is opened.
+//! Opens a log, and completes what an earlier process left unfinished.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use super::super::group::encode_or_replace;
-use super::super::head::LogHead;
-use super::super::recover::CutEnd;
-use super::{HeadSave, MAX_GROUP, Reason, Writer, reason};
+use mgp_types::mgp::AuditEvent;
+use mgp_types::store::{Store, StoreError};
+
+use super::super::chain::Chain;
+use super::super::config::{Fsync, LogConfig};
+use super::super::error::{BadRecord, LogError};
+use super::super::group::{Group, encode_or_replace};
+use super::super::head::{HeadPlace, LogHead};
+use super::super::outbox::Outbox;
+use super::super::queue::LogQueue;
+use super::super::recover::{CutEnd, RecoveredLog};
+use super::super::segments::{Disk, LogPlace, SegmentFile};
+use super::append::HeadSave;
+use super::{MAX_GROUP, Reason, Writer, reason};
 use crate::audit::Event;
 
 impl Writer {
+    /// Opens a log, and completes what an earlier process left unfinished.
+    pub(in crate::audit::log) fn open(
+        config: LogConfig,
+        store: Option<Arc<dyn Store>>,
+        disk_of: impl FnOnce(SegmentFile) -> Box<dyn Disk>,
+    ) -> Result<Self, LogError> {
+        let place = LogPlace::new(&config.dir, &config.name)?;
+        place.prepare()?;
+        let lock = place.lock()?;
+        let (mut head_place, head) =
+            HeadPlace::open(&place, store.clone(), config.fsync == Fsync::Always)?;
+        let segments = place.segments().map_err(LogError::io(&config.dir, "read"))?;
+        let head = match head {
+            Some(head) => head,
+            None if segments.is_empty() => {
+                let key = head_place.new_key()?;
+                let head = LogHead::of(&Chain::genesis(&place.name, key), 0);
+                head_place.keep(&head)?;
+                head
+            }
+            None => return Err(BadRecord::no_head().into()),
+        };
+        let found = RecoveredLog::read(&place, head)?;
+        let firsts = segments.iter().map(|segment| segment.first);
+        let firsts = firsts.filter(|first| *first < found.first).chain([found.first]).collect();
+        let shared = Arc::new(LogQueue::new(config.queue, found.chain.seq, found.chain.no));
+        shared.segment.store(found.first, Ordering::Release);
+        let mut writer = Self {
+            outbox: store.map(|store| Outbox::new(store, &place.name, &shared)),
+            shared,
+            config,
+            disk: disk_of(found.disk),
+            head_place,
+            chain: found.chain,
+            outbox_number: found.outbox,
+            recent: found.recent,
+            open_intents: found.open,
+            head_seq: head.seq.min(found.chain.seq),
+            head_synced: head.synced,
+            head_lag_since: None,
+            synced: head.synced,
+            unsynced_since: None,
+            sync_owed: false,
+            segment_length: found.length,
+            may_have_torn_end: false,
+            segment_firsts: firsts,
+            retained_from: found.from,
+            records_since_checkpoint: found.since,
+            bytes_since_checkpoint: 0,
+            is_failing: false,
+            batch: VecDeque::new(),
+            group: Group::new(found.chain),
+            _lock: lock,
+        };
+        let mut waiting = found.waiting;
+        if let Some(outbox) = &writer.outbox {
+            outbox.remove_decided(&mut waiting);
+        }
+        let finished = writer.finish_recovery(found.cut, found.lost, head.outbox, &waiting);
+        Ok(finished.map(|()| writer).map_err(StoreError::Failed)?)
+    }
+
     /// Records the calls that an earlier process left running, and takes the events that wait in the store.
     ///
     /// `saved_outbox` is the number of the last event of the store in the saved head. `waiting` has the ids of the
     /// approvals for which calls waited, by the number of the call's intent.
-    pub(super) fn finish_recovery(
+    fn finish_recovery(
         &mut self,
         cut: CutEnd,
         lost: u64,
         saved_outbox: u64,
         waiting: &BTreeMap<u64, String>,
     ) -> Result<(), Reason> {
-        if cut.bytes > 0 || !self.open.is_empty() {
+        if cut.bytes > 0 || !self.open_intents.is_empty() {
             tracing::warn!(
                 log = self.config.name,
-                interrupted = self.open.len(),
+                interrupted = self.open_intents.len(),
                 bytes_cut = cut.bytes,
                 lines_cut = cut.lines,
                 "recovered the audit log of a process that was killed"
@@ -39,8 +113,8 @@ impl Writer {
                 count => self.record_lost_changes(count)?,
             }
         }
-        if !self.open.is_empty() {
-            let open = std::mem::take(&mut self.open);
+        if !self.open_intents.is_empty() {
+            let open = std::mem::take(&mut self.open_intents);
             for chunk in open.iter().collect::<Vec<_>>().chunks(MAX_GROUP) {
                 self.group.begin(self.chain, self.outbox_number);
                 for (intent, begun) in chunk {
@@ -78,9 +152,7 @@ impl Writer {
         self.head_place.rewind_sinks(self.chain.no, lost).map_err(reason)?;
         self.save_head(LogHead { lost, ..LogHead::of(&self.chain, self.outbox_number) })?;
         let event = Event::records_lost(&self.config.name, lost).build();
-        self.group.begin(self.chain, self.outbox_number);
-        self.group.event(&encode_or_replace(event), None);
-        self.write(HeadSave::Now)
+        self.record(event)
     }
 
     /// Records an event about changes whose events the log has and which the store lost, e.g. in a power cut. Then a
@@ -92,9 +164,7 @@ impl Writer {
             "the state lost changes that the audit log has, or was replaced by an older one; compare and repeat them"
         );
         let event = Event::changes_lost(&self.config.name, count).build();
-        self.group.begin(self.chain, self.outbox_number);
-        self.group.event(&encode_or_replace(event), None);
-        self.write(HeadSave::Now)
+        self.record(event)
     }
 
     /// Records an event if complete lines were cut off.
@@ -103,6 +173,11 @@ impl Writer {
             return Ok(());
         }
         let event = Event::records_rejected(&self.config.name, cut.lines, cut.bytes).build();
+        self.record(event)
+    }
+
+    /// Writes an event about the log itself, as a group of its own.
+    fn record(&mut self, event: AuditEvent) -> Result<(), Reason> {
         self.group.begin(self.chain, self.outbox_number);
         self.group.event(&encode_or_replace(event), None);
         self.write(HeadSave::Now)

@@ -18,12 +18,13 @@ use super::super::post::{Post, context, encode_answer};
 use super::super::refusal::{Refusal, empty, events, json};
 use super::super::stream::push_data;
 use super::session::Session;
-use crate::connection::{MAX_SHORT_ANSWER, batch_too_long, read_reply};
+use crate::connection::{MAX_SHORT_ANSWER, read_reply};
 use crate::scoped::{ScopedTask, spawn_scoped};
+use crate::too_long::batch_too_long;
 
 impl Post<'_> {
     /// Serves a batch: the answers are sent in one array, in the order in which they become ready.
-    pub(in super::super) async fn batch(
+    pub(in super::super) async fn answer_batch(
         self,
         items: Vec<ByteString>,
     ) -> Result<Response<HttpBody>, Refusal> {
@@ -34,11 +35,11 @@ impl Post<'_> {
         if !session.rules().accepts_batches() {
             return Err(Refusal::Batch);
         }
-        let (received, mut busy) = (self.received, self.busy);
-        busy.stop_running();
+        let (received, mut load) = (self.received, self.load);
+        load.stop_running();
         let config = &received.state.config;
-        let mut answers = Answers { array: Vec::new(), config, busy: busy.for_more_bytes() };
-        let batch = Batch { received, session, principal: self.principal, busy: Arc::new(busy) };
+        let mut answers = Answers { array: Vec::new(), config, load: load.for_more_bytes() };
+        let batch = Batch { received, session, principal: self.principal, load: Arc::new(load) };
         let mut waiting = FuturesUnordered::new();
         for item in items {
             match Message::parse(item) {
@@ -84,7 +85,7 @@ impl Post<'_> {
 struct Answers<'a> {
     array: Vec<u8>,
     config: &'a HttpConfig,
-    busy: LoadGuard,
+    load: LoadGuard,
 }
 
 impl Answers<'_> {
@@ -118,9 +119,9 @@ impl Answers<'_> {
         if self.array.len() + size > self.config.body_bytes {
             return false;
         }
-        let is_counted = self.busy.add_bytes(size, self.config.held_bytes).is_ok();
+        let is_counted = self.load.add_bytes(size, self.config.held_bytes).is_ok();
         if !is_counted {
-            self.busy.remove_bytes(size);
+            self.load.remove_bytes(size);
         }
         is_counted
     }
@@ -146,7 +147,7 @@ struct Batch<'a> {
     received: &'a ReceivedRequest<'a>,
     session: Arc<Session>,
     principal: Principal,
-    busy: Arc<LoadGuard>,
+    load: Arc<LoadGuard>,
 }
 
 impl Batch<'_> {
@@ -162,7 +163,7 @@ impl Batch<'_> {
         let mut cx = self.context();
         cx.wire_id = Some(id.clone());
         let call = state.stack.send(Call::request(method, params, cx));
-        let held = (session.running(), Arc::clone(&self.busy), running);
+        let held = (session.running(), Arc::clone(&self.load), running);
         Ok(spawn_scoped(session.scope(), async move {
             let _held = held;
             encode_answer(&id, &call.await)
@@ -172,9 +173,9 @@ impl Batch<'_> {
     fn notify(&self, method: Method, params: Params) {
         let call = Call::notification(method, params, self.context());
         let notifying = self.received.state.stack.send(call);
-        let busy = Arc::clone(&self.busy);
+        let load = Arc::clone(&self.load);
         drop(spawn_scoped(self.session.scope(), async move {
-            let _held = busy;
+            let _held = load;
             notifying.await
         }));
     }

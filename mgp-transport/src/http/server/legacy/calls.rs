@@ -28,7 +28,7 @@ const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 
 impl Post<'_> {
     /// Serves a request in a session; the call continues if the client disconnects.
-    pub(in super::super) async fn legacy(
+    pub(in super::super) async fn answer_legacy(
         self,
         id: Id,
         method: Method,
@@ -38,13 +38,13 @@ impl Post<'_> {
             method.as_str() == Initialize::METHOD && self.received.headers.session.is_none();
         if !opens {
             let session = self.received.session(&self.principal)?;
-            return self.in_session(&session, id, method, params).await;
+            return self.answer_in_session(&session, id, method, params).await;
         }
         self.received.headers.check_legacy_revision()?;
         let state = Arc::clone(self.received.state);
         let session = state.sessions.open(self.principal.clone())?;
         let opening = OpeningSession { state: &state, session: &session };
-        let mut response = self.in_session(&session, id, method, params).await?;
+        let mut response = self.answer_in_session(&session, id, method, params).await?;
         if opening.is_settled()
             && let Ok(id) = HeaderValue::from_str(session.id())
         {
@@ -53,14 +53,14 @@ impl Post<'_> {
         Ok(response)
     }
 
-    async fn in_session(
+    async fn answer_in_session(
         self,
         session: &Arc<Session>,
         id: Id,
         method: Method,
         params: Params,
     ) -> Result<Response<HttpBody>, Refusal> {
-        let Self { received, busy, .. } = self;
+        let Self { received, load, .. } = self;
         let state = received.state;
         let mut cx = context(session.peer(), session.scope(), session.principal(), received);
         cx.wire_id = Some(id.clone());
@@ -74,7 +74,7 @@ impl Post<'_> {
         let reader = StreamReader::new(&stream, None);
         let call = state.stack.send(Call::request(method, params, cx));
         let awaited =
-            AwaitedCall { session, running: Some(SessionCall { id, call, open, _busy: busy }) };
+            AwaitedCall { session, running: Some(SessionCall { id, call, open, _load: load }) };
         respond_from(&stream, awaited, reader, received).await
     }
 
@@ -86,9 +86,9 @@ impl Post<'_> {
         let session = self.received.session(&self.principal)?;
         let cx = context(session.peer(), session.scope(), session.principal(), self.received);
         let notifying = self.received.state.stack.send(Call::notification(method, params, cx));
-        let busy = self.busy;
+        let load = self.load;
         drop(spawn_scoped(session.scope(), async move {
-            let _held = busy;
+            let _held = load;
             // A notification gets no answer, and its handlers log their errors themselves.
             let _ = notifying.await;
         }));
@@ -120,7 +120,7 @@ struct SessionCall {
     id: Id,
     call: BoxFuture<'static, Result<Reply, RpcError>>,
     open: OpenCall,
-    _busy: LoadGuard,
+    _load: LoadGuard,
 }
 
 impl Future for SessionCall {
@@ -201,12 +201,14 @@ async fn respond_from(
             received.check_credentials_of_call()?;
             return Ok(json(StatusCode::OK, answer));
         }
-        Ok(FirstOutput::Answer(answer)) => return Ok(events(stream.event(0, &answer).into())),
+        Ok(FirstOutput::Answer(answer)) => {
+            return Ok(events(stream.encode_event(0, &answer).into()));
+        }
         Ok(FirstOutput::Nothing) if session.is_ended() => return Err(Refusal::SessionEnded),
         // The call was cancelled, so the client expects no answer.
         Ok(FirstOutput::Nothing) => return Ok(empty(StatusCode::ACCEPTED)),
         Ok(FirstOutput::Events) => {}
-        Err(_) => stream.as_events(session.supports_priming().then_some(config.retry_delay)),
+        Err(_) => stream.begin_events(session.supports_priming().then_some(config.retry_delay)),
     }
     let body = EventBody::new(reader, config.keep_alive_interval).with_grant(received.grant());
     Ok(events(HttpBody::events(body)))

@@ -14,7 +14,7 @@ use crate::connection::{PendingRequests, write_cancelled};
 impl Session {
     async fn notify(self: Arc<Self>, call: Call) -> Result<Reply, RpcError> {
         let stream = self.route(call.related_key());
-        stream.room().await.map_err(|_| disconnected())?;
+        stream.wait_for_room().await.map_err(|_| disconnected())?;
         stream
             .push(|out| write_call(out, None, call.method().as_str(), call.params(), call.hop()))
             .map_err(|_| disconnected())?;
@@ -23,7 +23,7 @@ impl Session {
 
     async fn request(self: Arc<Self>, mut call: Call) -> Result<Reply, RpcError> {
         let stream = self.route(call.related_key());
-        stream.room().await.map_err(|_| disconnected())?;
+        stream.wait_for_room().await.map_err(|_| disconnected())?;
         let number = self.pending().assign_number(&mut call).ok_or_else(disconnected)?;
         let waiting = PendingGuard { session: &self, stream: &stream, number };
         let outlet = call.cx().outlet.clone();
@@ -107,19 +107,18 @@ impl Link for Session {
 #[cfg(test)]
 mod tests {
     use std::task::{Context as Task, Waker};
-    use std::time::Duration;
 
     use mgp_types::method::{Cancelled, Notification as _, Ping, Request as _};
     use mgp_types::service::{Context, Method, Params, Principal};
 
+    use super::super::super::config::HttpConfig;
     use super::super::super::event_budget::EventBudget;
     use super::*;
 
     /// Regression test: the client got no cancellation, and kept working on its answer.
     #[tokio::test]
     async fn a_request_that_outlives_its_call_is_cancelled_on_the_stream_of_the_session() {
-        let second = Duration::from_secs(1);
-        let budget = EventBudget::new(1 << 20, 1 << 20, second, second);
+        let budget = EventBudget::new(&HttpConfig::default());
         let principal = Principal::local();
         let session = Session::new(principal.clone(), budget.of_caller(&principal)).unwrap();
         let key = CallKey::next();

@@ -170,8 +170,8 @@ impl Session {
     /// Returns whether no call is running and the session's GET stream has no reader.
     pub(super) fn is_idle(&self) -> bool {
         let state = self.state.lock();
-        let is_read = state.standalone.as_ref().is_some_and(|stream| stream.is_read());
-        self.running_calls.load(Ordering::Relaxed) == 0 && !is_read
+        let has_reader = state.standalone.as_ref().is_some_and(|stream| stream.has_reader());
+        self.running_calls.load(Ordering::Relaxed) == 0 && !has_reader
     }
 
     pub(in super::super) fn is_ended(&self) -> bool {
@@ -240,14 +240,14 @@ impl Drop for OpenCall {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
+    use super::super::super::config::HttpConfig;
     use super::super::super::event_budget::EventBudget;
     use super::*;
 
     fn session(bound: usize) -> Arc<Session> {
-        let second = Duration::from_secs(1);
-        let budget = EventBudget::new(bound, 1 << 20, second, second);
+        let config =
+            HttpConfig { store_bytes: bound, replay_bytes: 1 << 20, ..HttpConfig::default() };
+        let budget = EventBudget::new(&config);
         let principal = Principal::local();
         let own = budget.of_caller(&principal);
         Session::new(principal, own).unwrap()
@@ -281,10 +281,11 @@ mod tests {
         for _ in 0..16 {
             abandon_call(&session, 50_000);
         }
-        assert!(session.budget.all.held() <= 100_000, "{} bytes", session.budget.all.held());
+        let stored = session.budget.all.stored_bytes();
+        assert!(stored <= 100_000, "{stored} bytes");
         assert!(is_known(&session, abandon_call(&session, 10)));
         session.end();
-        assert_eq!(session.budget.all.held(), 0);
+        assert_eq!(session.budget.all.stored_bytes(), 0);
     }
 
     #[test]

@@ -2,12 +2,25 @@
 
 use proptest::prelude::*;
 
+use super::super::config::HttpConfig;
 use super::super::event_budget::EventBudget;
 use super::*;
 
 fn stream(number: Option<u64>) -> Stream {
+    Stream::new(number, budget(1 << 20))
+}
+
+/// Returns a budget of this many bytes, in which each stream keeps 1 KiB.
+fn budget(store_bytes: usize) -> Arc<CallerBudget> {
     let second = Duration::from_secs(1);
-    Stream::new(number, EventBudget::new(1 << 20, 1 << 10, second, second).without_session())
+    let config = HttpConfig {
+        store_bytes,
+        replay_bytes: 1 << 10,
+        stall_timeout: second,
+        retry_delay: second,
+        ..HttpConfig::default()
+    };
+    EventBudget::new(&config).without_session()
 }
 
 fn read(stream: &Stream, reader: u64) -> Poll<Option<String>> {
@@ -89,7 +102,7 @@ fn events_are_read_from_behind_the_last() {
 fn the_oldest_are_dropped_and_the_answer_is_kept() {
     let stream = stream(Some(1));
     push_events(&stream, 100);
-    assert!(stream.budget.all.held() <= 1 << 10);
+    assert!(stream.budget.all.stored_bytes() <= 1 << 10);
     stream.finish(vec![b'x'; 5_000]);
     // The answer alone is longer than the limit.
     let reader = stream.attach(Some(0));
@@ -109,10 +122,10 @@ fn read_events_are_kept_up_to_the_limit() {
     let stream = stream(Some(1));
     let reader = stream.attach(None);
     push_events(&stream, 100);
-    assert!(stream.budget.all.held() > 1 << 10, "there is a reader, so nothing is dropped");
+    assert!(stream.budget.all.stored_bytes() > 1 << 10, "there is a reader, so nothing is dropped");
     let Poll::Ready(Some(text)) = read(&stream, reader) else { panic!("no events") };
     assert_eq!(numbers(&text), (0..100).collect::<Vec<_>>());
-    let held = stream.budget.all.held();
+    let held = stream.budget.all.stored_bytes();
     assert!(held <= 1 << 10 && held > 900, "{held}");
     stream.detach(reader);
     let Poll::Ready(Some(text)) = read(&stream, stream.attach(Some(0))) else {
@@ -123,7 +136,7 @@ fn read_events_are_kept_up_to_the_limit() {
     assert_eq!(back.len() as u64, 100 - back[0], "no gap but at the beginning: {back:?}");
     let budget = Arc::clone(&stream.budget);
     drop(stream);
-    assert_eq!(budget.all.held(), 0);
+    assert_eq!(budget.all.stored_bytes(), 0);
 }
 
 #[test]
@@ -133,10 +146,9 @@ fn nothing_is_kept_if_no_client_can_resume_or_the_budget_is_full() {
     let reader = modern.attach(None);
     let Poll::Ready(Some(text)) = read(&modern, reader) else { panic!("no events") };
     assert_eq!((text.matches("data: ").count(), text.matches("id:").count()), (100, 0));
-    assert_eq!(modern.budget.all.held(), 0);
+    assert_eq!(modern.budget.all.stored_bytes(), 0);
 
-    let second = Duration::from_secs(1);
-    let budget = EventBudget::new(108, 1 << 10, second, second).without_session();
+    let budget = budget(108);
     let (one, other) = (Stream::new(Some(1), Arc::clone(&budget)), Stream::new(Some(2), budget));
     push_events(&one, 5);
     push_events(&other, 5);
@@ -156,17 +168,17 @@ fn a_replaced_reader_ends_and_its_detaching_has_no_effect() {
     push_events(&stream, 1);
     assert_eq!(read(&stream, first), Poll::Ready(None));
     stream.detach(first);
-    assert!(stream.is_read());
+    assert!(stream.has_reader());
     assert!(matches!(read(&stream, second), Poll::Ready(Some(_))));
     stream.detach(second);
-    assert!(!stream.is_read());
+    assert!(!stream.has_reader());
 }
 
 #[test]
 fn the_priming_event_is_sent_once_and_only_before_any_other() {
     let primed = |stream: &Stream| {
-        stream.as_events(Some(Duration::from_millis(70)));
-        stream.as_events(Some(Duration::from_millis(70)));
+        stream.begin_events(Some(Duration::from_millis(70)));
+        stream.begin_events(Some(Duration::from_millis(70)));
         let reader = stream.attach(None);
         match read(stream, reader) {
             Poll::Ready(Some(text)) => text,
@@ -192,7 +204,7 @@ fn the_priming_event_is_sent_once_and_only_before_any_other() {
 
 #[test]
 fn a_message_on_several_lines_is_one_event() {
-    let event = String::from_utf8(stream(Some(1)).event(7, b"{\n}\r{}")).unwrap();
+    let event = String::from_utf8(stream(Some(1)).encode_event(7, b"{\n}\r{}")).unwrap();
     assert_eq!(event, "event: message\nid: 1-7\ndata: {\ndata: }\ndata: {}\n\n");
     for wrong in ["", "1", "-", "1-", "-1", "1-2-3", "x-1", "1-18446744073709551616", " 1-1"] {
         assert_eq!(EventId::parse(wrong), None, "{wrong}");
@@ -206,22 +218,22 @@ async fn senders_wait_for_a_reader_that_is_slow() {
     let stream = stream(Some(1));
     let large = |out: &mut Vec<u8>| out.resize(MAX_UNREAD_BYTES, b'x');
     stream.push(large).unwrap();
-    stream.room().await.expect("there is no reader, so senders do not wait");
+    stream.wait_for_room().await.expect("there is no reader, so senders do not wait");
     let reader = stream.attach(None);
     assert_eq!(
-        stream.room().await,
+        stream.wait_for_room().await,
         Err(ConsumerGone),
         "senders wait no longer than the stall time"
     );
-    let (room, _) = tokio::join!(stream.room(), async { read(&stream, reader) });
+    let (room, _) = tokio::join!(stream.wait_for_room(), async { read(&stream, reader) });
     assert_eq!(room, Ok(()));
 
     stream.push(large).unwrap();
     // A client that resumes after the last event does not block the sender.
-    let (room, _) = tokio::join!(stream.room(), async { stream.attach(Some(1)) });
+    let (room, _) = tokio::join!(stream.wait_for_room(), async { stream.attach(Some(1)) });
     assert_eq!(room, Ok(()));
     stream.end();
-    assert_eq!(stream.room().await, Err(ConsumerGone));
+    assert_eq!(stream.wait_for_room().await, Err(ConsumerGone));
     assert_eq!(stream.push(large), Err(ConsumerGone));
 }
 
@@ -300,27 +312,27 @@ proptest! {
                     if let Poll::Ready(Some(text)) = read(&stream, reader) {
                         let read = numbers(&text);
                         prop_assert!(read.windows(2).all(|pair| pair[0] + 1 == pair[1]));
-                        let lengths = stream.budget.all.held();
+                        let lengths = stream.budget.all.stored_bytes();
                         prop_assert!(lengths <= 1 << 10 || stream.state.lock().events.len() == 1);
                     }
                 }
                 Step::Read => {}
                 Step::Detach => stream.detach(reader),
-                Step::Prime => stream.as_events(Some(Duration::ZERO)),
+                Step::Prime => stream.begin_events(Some(Duration::ZERO)),
                 Step::HangUp => drop(stream.hang_up()),
                 Step::Finish(bytes) => stream.finish(vec![b'x'; bytes]),
             }
             let state = stream.state.lock();
             let held: usize = state.events.iter().map(Bytes::len).sum();
-            prop_assert_eq!((state.held, stream.budget.all.held()), (held, held));
+            prop_assert_eq!((state.stored_bytes, stream.budget.all.stored_bytes()), (held, held));
             let last = state.first + state.events.len() as u64;
             prop_assert!(state.first <= state.next && state.next <= last);
             let skipped = usize::try_from(state.next - state.first).unwrap();
             let unread: usize = state.events.iter().skip(skipped).map(Bytes::len).sum();
-            prop_assert_eq!(state.unread, unread);
+            prop_assert_eq!(state.unread_bytes, unread);
         }
         let budget = Arc::clone(&stream.budget);
         drop(stream);
-        prop_assert_eq!(budget.all.held(), 0);
+        prop_assert_eq!(budget.all.stored_bytes(), 0);
     }
 }

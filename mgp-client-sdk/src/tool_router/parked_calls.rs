@@ -7,230 +7,25 @@
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
-use std::future::{pending, poll_fn};
 use std::sync::{Arc, Weak};
-use std::task::{Poll, Waker};
 use std::time::Duration;
 
-use mgp_types::method::{Request, RootsList, SamplingCreateMessage};
-use mgp_types::service::{
-    BoxFuture, CallerAccess, CallerChannel, CallerRequest, Context, EndGuard, Principal, Recheck,
-    Reply, Scope, ScopeKind,
-};
+use mgp_types::service::{CallerAccess, Context, EndGuard, Principal, Scope, ScopeKind};
 use mgp_types::sync::Mutex;
-use mgp_types::{ErrorCode, Payload, RpcError};
-use tokio::sync::oneshot;
-use tokio::task::AbortHandle;
+use mgp_types::{ErrorCode, RpcError};
 use tokio::time::Instant;
 
-use super::round_channel::RoundChannel;
-use super::round_outlet::RoundOutlet;
+use super::parked_call::ParkedCall;
 
 /// The maximum number of calls that are parked at the same time, and of ids of calls to modern callees. At this limit,
 /// the oldest call of the principal that has the most parked calls is dropped.
 const MAX_PARKED: usize = 1024;
 /// The default time limit for the caller of a waiting call to send the answer.
 const PARK_TTL: Duration = Duration::from_mins(15);
-/// The maximum of this time limit while no person, but only a model or the caller itself has to answer. Until then,
-/// the questions of the server to other callers are refused, because they may belong to the parked call.
-const PROGRAM_TTL: Duration = Duration::from_mins(5);
-/// The longest interval at which expired calls are dropped.
-const SWEEP_INTERVAL: Duration = Duration::from_mins(1);
-/// The maximum value to which this time limit can be set.
+/// The upper bound of this time limit.
 const MAX_PARK_TTL: Duration = Duration::from_hours(365 * 24);
-
-/// A call that may have open questions, and runs in its own task once it is parked.
-pub(crate) struct ParkedCall {
-    principal: Principal,
-    questions: Arc<Questions>,
-    outlet: Arc<RoundOutlet>,
-    /// The checks of the call's gates.
-    pub(super) recheck: Recheck,
-    /// The channel of the layers of a call that began within its caller's request.
-    pub(super) channel: Option<Arc<RoundChannel>>,
-    running: BoxFuture<'static, Result<Reply, RpcError>>,
-    /// The handle of the call's own task, if it has one.
-    task: Option<AbortHandle>,
-}
-
-impl Drop for ParkedCall {
-    fn drop(&mut self) {
-        if let Some(task) = &self.task {
-            task.abort();
-        }
-        // The futures that wait for answers contain the channel to this call, so they cannot notice its end themselves.
-        self.questions.close();
-    }
-}
-
-pub(crate) enum ParkedEvent {
-    Done(Result<Reply, RpcError>),
-    /// The parked call waits for the answers to these questions.
-    Asks(Vec<(String, CallerRequest)>),
-}
-
-impl ParkedCall {
-    /// Starts a call in its own task; `make` receives the channel for the call's questions.
-    pub(crate) fn start(
-        principal: Principal,
-        make: impl FnOnce(Arc<dyn CallerChannel>) -> BoxFuture<'static, Result<Reply, RpcError>>,
-    ) -> Self {
-        let mut call = Self::inline(principal, make);
-        call.detach();
-        call
-    }
-
-    /// Creates a call that runs in [`next`](Self::next) until it is parked; `make` receives the channel for the call's
-    /// questions.
-    pub(crate) fn inline(
-        principal: Principal,
-        make: impl FnOnce(Arc<dyn CallerChannel>) -> BoxFuture<'static, Result<Reply, RpcError>>,
-    ) -> Self {
-        let questions = Arc::new(Questions::default());
-        let running = make(Arc::new(ParkedChannel(Arc::clone(&questions))));
-        let (outlet, recheck) = (Arc::default(), Recheck::default());
-        Self { principal, questions, outlet, recheck, channel: None, running, task: None }
-    }
-
-    /// Lets the call run in its own task from now on.
-    fn detach(&mut self) {
-        if self.task.is_some() {
-            return;
-        }
-        if let Some(channel) = &self.channel {
-            channel.park(Arc::new(ParkedChannel(Arc::clone(&self.questions))));
-        }
-        let task = tokio::spawn(std::mem::replace(&mut self.running, Box::pin(pending())));
-        self.task = Some(task.abort_handle());
-        self.running = Box::pin(async move {
-            task.await.unwrap_or_else(|_| Err(RpcError::internal("the call was stopped")))
-        });
-    }
-
-    /// Stores the sink of the call's partial results, so that it can be redirected, and the checks of its gates.
-    pub(super) fn with(mut self, outlet: Arc<RoundOutlet>, recheck: Recheck) -> Self {
-        (self.outlet, self.recheck) = (outlet, recheck);
-        self
-    }
-
-    /// Returns the sink to which the call sends its partial results.
-    pub(super) fn outlet(&self) -> &RoundOutlet {
-        &self.outlet
-    }
-
-    /// Waits until the call ends or asks a question.
-    ///
-    /// # Cancel safety
-    /// Dropping the future loses nothing.
-    pub(crate) async fn next(&mut self) -> ParkedEvent {
-        let (questions, running) = (&self.questions, &mut self.running);
-        poll_fn(|task| {
-            if let Poll::Ready(outcome) = running.as_mut().poll(task) {
-                return Poll::Ready(ParkedEvent::Done(outcome));
-            }
-            match questions.open(task.waker()) {
-                Some(asks) => Poll::Ready(ParkedEvent::Asks(asks)),
-                None => Poll::Pending,
-            }
-        })
-        .await
-    }
-
-    /// Answers a question.
-    pub(crate) fn answer(&self, key: &str, answer: Result<Payload, RpcError>) {
-        self.questions.answer(key, answer);
-    }
-}
-
-// === Questions of one call ===
-
-#[derive(Default)]
-struct Questions(Mutex<OpenQuestions>);
-
-type Answer = oneshot::Sender<Result<Payload, RpcError>>;
-
-#[derive(Default)]
-struct OpenQuestions {
-    asks: Vec<(String, CallerRequest, Answer)>,
-    waker: Option<Waker>,
-    /// `true` after the end of the call, when no question can be answered any more.
-    is_closed: bool,
-}
-
-impl Questions {
-    fn open(&self, waker: &Waker) -> Option<Vec<(String, CallerRequest)>> {
-        let mut open = self.0.lock();
-        // A question that was cancelled needs no answer.
-        open.asks.retain(|(_, _, answer)| !answer.is_closed());
-        if open.asks.is_empty() {
-            open.waker = Some(waker.clone());
-            return None;
-        }
-        Some(open.asks.iter().map(|(key, ask, _)| (key.clone(), ask.clone())).collect())
-    }
-
-    fn answer(&self, key: &str, answer: Result<Payload, RpcError>) {
-        let mut open = self.0.lock();
-        if let Some(index) = open.asks.iter().position(|(open, ..)| open == key) {
-            let (.., sender) = open.asks.remove(index);
-            // The question may have been cancelled meanwhile.
-            let _ = sender.send(answer);
-        }
-    }
-
-    /// Returns the longest time for which the call may wait for its caller.
-    fn max_ttl(&self) -> Duration {
-        let no_person = [SamplingCreateMessage::METHOD, RootsList::METHOD];
-        let open = self.0.lock();
-        let is_short = !open.asks.is_empty()
-            && open.asks.iter().all(|(_, ask, _)| no_person.contains(&ask.method()));
-        if is_short { PROGRAM_TTL } else { MAX_PARK_TTL }
-    }
-
-    /// Fails the open questions and all further ones.
-    fn close(&self) {
-        let asks = {
-            let mut open = self.0.lock();
-            open.is_closed = true;
-            std::mem::take(&mut open.asks)
-        };
-        drop(asks);
-    }
-}
-
-struct ParkedChannel(Arc<Questions>);
-
-impl CallerChannel for ParkedChannel {
-    fn ask(&self, key: &str, ask: CallerRequest) -> BoxFuture<'static, Result<Payload, RpcError>> {
-        let (sender, receiver) = oneshot::channel();
-        let waker = {
-            let mut open = self.0.0.lock();
-            if !open.is_closed {
-                open.asks.push((key.to_owned(), ask, sender));
-            }
-            open.waker.take()
-        };
-        if let Some(waker) = waker {
-            waker.wake();
-        }
-        Box::pin(async move {
-            receiver.await.unwrap_or_else(|_| {
-                Err(RpcError::new(
-                    ErrorCode::TIMEOUT,
-                    "the question was not answered; make the call again to be asked again",
-                ))
-            })
-        })
-    }
-
-    fn can_ask_now(&self) -> bool {
-        let open = self.0.0.lock();
-        // A question stays open until the caller's next round takes it out, even if the callee has withdrawn it.
-        !open.is_closed && open.asks.is_empty()
-    }
-}
-
-// === The table ===
+/// The longest interval between sweeps that drop expired calls.
+const SWEEP_INTERVAL: Duration = Duration::from_mins(1);
 
 /// The calls that wait for answers of their callers.
 #[derive(Clone, Default)]
@@ -239,7 +34,7 @@ pub(crate) struct ParkedCalls(Arc<Mutex<Table>>);
 struct Table {
     /// The parked calls, by random names that cannot be guessed.
     parked: HashMap<String, Entry>,
-    /// The times at which calls to modern callees expire, by the ids of the logical calls.
+    /// The times when calls to modern callees expire, by the ids of the logical calls.
     rounds: HashMap<String, Instant>,
     ttl: Duration,
     /// `true` while a task drops expired parked calls.
@@ -261,7 +56,7 @@ impl Default for Table {
 }
 
 impl Table {
-    /// Drops expired parked calls; returns the time at which the next one expires.
+    /// Drops expired parked calls; returns the time when the next one expires.
     fn drop_expired(&mut self) -> Option<Instant> {
         let now = Instant::now();
         self.parked.retain(|_, entry| entry.until > now);
@@ -291,7 +86,7 @@ impl ParkedCalls {
     /// the principal that has the most.
     pub(crate) fn put(&self, name: &str, mut call: ParkedCall) {
         call.detach();
-        let max_ttl = call.questions.max_ttl();
+        let max_ttl = call.max_ttl();
         let mut table = self.0.lock();
         table.drop_expired();
         if table.parked.len() >= MAX_PARKED
@@ -316,6 +111,13 @@ impl ParkedCalls {
                 "the call no longer waits for this answer; make it again from the start",
             )),
         }
+    }
+
+    /// Takes a parked call out of the table; fails if it has expired, or if its gates no longer admit it with the
+    /// credentials of this request of its caller.
+    pub(super) fn take_allowed(&self, name: &str, cx: &Context) -> Result<ParkedCall, RpcError> {
+        let call = self.take(name, &cx.principal)?;
+        call.recheck.run(cx).map(|()| call)
     }
 
     /// Cancels a parked call of a principal; returns whether there was one.
@@ -402,8 +204,7 @@ impl<'a> ParkedGuard<'a> {
     /// Takes the call out of the table again; fails if it has expired or is no longer allowed.
     pub(super) fn take(self) -> Result<ParkedCall, RpcError> {
         // Dropping the guard has no effect afterwards, because the table no longer contains the call.
-        let call = self.parked_calls.take(self.name, &self.cx.principal)?;
-        call.recheck.run(self.cx).map(|()| call)
+        self.parked_calls.take_allowed(self.name, self.cx)
     }
 }
 
@@ -460,9 +261,13 @@ async fn drop_expired(table: Weak<Mutex<Table>>) {
 
 #[cfg(test)]
 mod tests {
-    use mgp_types::service::{Peer, Rounds};
+    use std::future::pending;
+
+    use mgp_types::Payload;
+    use mgp_types::service::{CallerChannel as _, CallerRequest, Peer, Rounds};
 
     use super::*;
+    use crate::tool_router::parked_call::PROGRAM_TTL;
 
     fn question() -> CallerRequest {
         CallerRequest::new("elicitation/create", Payload::empty_object())
@@ -501,8 +306,13 @@ mod tests {
         let mut open = Vec::new();
         for (name, method) in [("form", "elicitation/create"), ("model", "sampling/createMessage")]
         {
-            let (call, ask) = (one(), CallerRequest::new(method, Payload::empty_object()));
-            open.push(ParkedChannel(Arc::clone(&call.questions)).ask("a", ask));
+            let mut channel = None;
+            let call = ParkedCall::start(Principal::local(), |asker| {
+                channel = Some(asker);
+                Box::pin(pending())
+            });
+            let ask = CallerRequest::new(method, Payload::empty_object());
+            open.push(channel.unwrap().ask("a", ask));
             parked_calls.put(name, call);
         }
         tokio::time::sleep(PROGRAM_TTL.saturating_sub(Duration::from_secs(1))).await;
@@ -513,24 +323,6 @@ mod tests {
         assert!(parked_calls.take("model", &who).is_err());
         assert!(parked_calls.take("form", &who).is_ok());
         drop(open);
-    }
-
-    #[tokio::test]
-    async fn the_questions_of_a_call_fail_when_it_ends() {
-        let mut channel = None;
-        let call = ParkedCall::start(Principal::local(), |asker| {
-            channel = Some(asker);
-            Box::pin(pending())
-        });
-        let channel = channel.unwrap();
-        assert!(channel.can_ask_now());
-        let open = channel.ask("a", question());
-        assert!(!channel.can_ask_now(), "the first question is open");
-        drop(call);
-        for asked in [open, channel.ask("b", question())] {
-            assert_eq!(asked.await.unwrap_err().code(), ErrorCode::TIMEOUT);
-        }
-        assert!(!channel.can_ask_now());
     }
 
     #[tokio::test]

@@ -1,4 +1,4 @@
-//! Splits bytes into lines whose length is bounded.
+//! Splits bytes into lines whose length is bounded (MGP §1.4, stdio).
 //!
 //! A short line is copied out of the read buffer, so that a long-running call does not keep the whole buffer in memory.
 //! A long line takes over the buffer, so that megabytes need not be copied.
@@ -8,12 +8,15 @@ use bytestring::ByteString;
 
 /// The number of bytes for which a read gets room: the capacity of a Linux pipe.
 const READ_SIZE: usize = 64 * 1024;
+
 /// The number of bytes that are stored from each end of an overlong line. The id of the message is expected in one of
 /// the two ends, so that the message can still be answered.
 const KEPT_OF_LONG_LINE: usize = 1024;
+
 /// The maximum length of a line that is always copied. A longer line is copied only if it fills less than half of the
 /// buffer.
 const MAX_COPIED_LINE: usize = 16 * 1024;
+
 /// The UTF-8 byte order mark, which some programs on Windows write before their first line.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
@@ -26,16 +29,25 @@ pub(crate) struct LineBuffer {
     /// The position up to which the buffer was searched: between `start` and this position there is no newline.
     scanned: usize,
     limit: usize,
-    /// If set, the rest of an overlong line is being discarded.
-    skipping: bool,
-    /// The last bytes of the discarded part, at most [`KEPT_OF_LONG_LINE`].
+    overlong: Overlong,
+    /// The last bytes of an overlong line, at most [`KEPT_OF_LONG_LINE`].
     tail: Vec<u8>,
-    /// If set, the overlong line has ended, and `tail` is returned as the next line.
-    has_tail: bool,
     /// The capacity for the next long line, whose size is probably similar to that of the last long line.
-    hint: usize,
+    next_capacity: usize,
     /// `true` until the first line was read, before which a byte order mark is skipped.
     is_first: bool,
+}
+
+/// The state of a line that is longer than the limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Overlong {
+    /// The current line is within the limit so far.
+    #[default]
+    No,
+    /// The beginning of the line was returned, and the rest of the line is being discarded.
+    Discarding,
+    /// The line has ended, and its beginning was returned; its end is returned as the next line.
+    TailLeft,
 }
 
 /// One line, or an end of a line that is too long.
@@ -60,10 +72,9 @@ impl LineBuffer {
             start: 0,
             scanned: 0,
             limit,
-            skipping: false,
+            overlong: Overlong::No,
             tail: Vec::new(),
-            has_tail: false,
-            hint: READ_SIZE,
+            next_capacity: READ_SIZE,
             is_first: true,
         }
     }
@@ -76,7 +87,7 @@ impl LineBuffer {
             self.scanned -= self.start;
             self.start = 0;
         }
-        let wanted = self.hint.max(READ_SIZE).min(self.limit.saturating_add(READ_SIZE));
+        let wanted = self.next_capacity.max(READ_SIZE).min(self.limit.saturating_add(READ_SIZE));
         if self.buffer.capacity() == 0 {
             self.buffer.reserve_exact(wanted);
         } else if self.buffer.capacity() - self.buffer.len() < READ_SIZE / 4 {
@@ -89,45 +100,45 @@ impl LineBuffer {
 
     /// Returns the next line, if a complete line was received.
     pub(crate) fn next_line(&mut self) -> Option<Line> {
-        if std::mem::take(&mut self.has_tail) {
-            return Some(Line::LongTail(std::mem::take(&mut self.tail).into()));
+        if self.overlong == Overlong::TailLeft {
+            self.overlong = Overlong::No;
+            return Some(self.take_tail());
         }
         loop {
             let found = memchr::memchr(b'\n', &self.buffer[self.scanned..]);
             let Some(offset) = found else {
                 self.scanned = self.buffer.len();
-                return self.check_length();
+                return self.cut_overlong();
             };
             let end = self.scanned + offset;
             let begin = self.start;
             self.start = end + 1;
             self.scanned = end + 1;
-            if std::mem::take(&mut self.skipping) {
+            if std::mem::take(&mut self.overlong) == Overlong::Discarding {
                 self.keep_tail(begin, end);
-                return Some(Line::LongTail(std::mem::take(&mut self.tail).into()));
+                return Some(self.take_tail());
             }
             if end - begin > self.limit {
                 let head = self.head_of(&self.buffer[begin..end]);
                 self.keep_tail(begin, end);
-                self.has_tail = true;
+                self.overlong = Overlong::TailLeft;
                 return Some(Line::TooLong(head));
             }
             let text = self.text_range(begin, end);
             if !text.is_empty() {
-                return Some(self.take(text.start, text.end));
+                return Some(self.take_line(text.start, text.end));
             }
         }
     }
 
-    /// Returns the text after the last newline, at the end of the stream; `None` if the text is empty, or the text
-    /// is too long.
-    pub(crate) fn rest(&mut self) -> Option<Line> {
+    /// Returns the text after the last newline, at the end of the stream; `None` if the text is empty or too long.
+    pub(crate) fn last_line(&mut self) -> Option<Line> {
         let text = self.text_range(self.start, self.buffer.len());
-        let skipping = std::mem::take(&mut self.skipping);
-        if text.is_empty() || skipping {
+        let overlong = std::mem::take(&mut self.overlong);
+        if text.is_empty() || overlong == Overlong::Discarding {
             return None;
         }
-        let line = self.take(text.start, text.end);
+        let line = self.take_line(text.start, text.end);
         self.buffer.clear();
         self.start = 0;
         self.scanned = 0;
@@ -146,20 +157,20 @@ impl LineBuffer {
         begin + trimmed.start..begin + trimmed.end
     }
 
-    /// Checks the length of the unfinished line. If it exceeds the limit, returns its beginning and discards the rest.
-    fn check_length(&mut self) -> Option<Line> {
-        if self.skipping {
+    /// If the unfinished line exceeds the limit, discards what was received of it; returns its beginning the first time.
+    fn cut_overlong(&mut self) -> Option<Line> {
+        if self.overlong == Overlong::Discarding {
             self.keep_tail(self.start, self.buffer.len());
-            self.forget();
+            self.discard();
             return None;
         }
         if self.buffer.len() - self.start <= self.limit {
             return None;
         }
-        self.skipping = true;
+        self.overlong = Overlong::Discarding;
         let head = self.head_of(&self.buffer[self.start..]);
         self.keep_tail(self.start, self.buffer.len());
-        self.forget();
+        self.discard();
         Some(Line::TooLong(head))
     }
 
@@ -176,7 +187,8 @@ impl LineBuffer {
         self.tail.drain(..excess);
     }
 
-    fn forget(&mut self) {
+    /// Discards the content of the buffer, and the memory of a large one.
+    fn discard(&mut self) {
         if self.buffer.capacity() > 4 * READ_SIZE {
             self.buffer = Vec::new();
         }
@@ -185,13 +197,19 @@ impl LineBuffer {
         self.scanned = 0;
     }
 
-    fn take(&mut self, from: usize, to: usize) -> Line {
+    fn take_tail(&mut self) -> Line {
+        Line::LongTail(std::mem::take(&mut self.tail).into())
+    }
+
+    /// Returns a part of the buffer as a line: a copy of it, or the buffer itself if the line is long.
+    fn take_line(&mut self, from: usize, to: usize) -> Line {
         let (bytes, kept) = if to - from <= MAX_COPIED_LINE || (to - from) * 2 < self.buffer.len() {
             (copy(&self.buffer[from..to]), None)
         } else {
             // The line takes over the buffer; the bytes after it move to a new buffer with the size of this line.
-            self.hint = (to - from + READ_SIZE).next_multiple_of(READ_SIZE);
-            let mut rest = Vec::with_capacity(self.hint.max(self.buffer.len() - self.start));
+            self.next_capacity = (to - from + READ_SIZE).next_multiple_of(READ_SIZE);
+            let mut rest =
+                Vec::with_capacity(self.next_capacity.max(self.buffer.len() - self.start));
             rest.extend_from_slice(&self.buffer[self.start..]);
             self.start = 0;
             self.scanned = 0;
@@ -263,8 +281,8 @@ mod tests {
         assert_eq!(feed(&mut buffer, b"\xff\n"), [Line::NotText(Bytes::from_static(b"fo\xff"))]);
         buffer.reading().extend_from_slice(b"end");
         assert_eq!(buffer.next_line(), None);
-        assert_eq!(buffer.rest(), Some(text("end")));
-        assert_eq!(buffer.rest(), None);
+        assert_eq!(buffer.last_line(), Some(text("end")));
+        assert_eq!(buffer.last_line(), None);
     }
 
     #[test]
@@ -277,7 +295,7 @@ mod tests {
         assert_eq!(feed(&mut pieces, &bytes[2..]), [text("one"), text("\u{feff}two")]);
         let mut rest = LineBuffer::new(100);
         assert_eq!(feed(&mut rest, &bytes[..6]), []);
-        assert_eq!(rest.rest(), Some(text("one")));
+        assert_eq!(rest.last_line(), Some(text("one")));
     }
 
     #[test]

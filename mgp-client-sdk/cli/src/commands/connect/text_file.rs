@@ -1,0 +1,75 @@
+//! Reads and writes the text of a host's file, which the host may change at the same time.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use crate::config_file;
+use crate::exit::{CliResult, Failure};
+
+/// Reads the text of a host's file; `None` if the file does not exist.
+pub(super) fn read(file: &Path) -> CliResult<Option<String>> {
+    let failed = |error| Failure::failed(format!("`{}` cannot be read: {error}", file.display()));
+    match fs::metadata(file) {
+        Err(error) if error.kind() == ErrorKind::NotFound && file.is_symlink() => {
+            Err(Failure::dangling(file))
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(failed(error)),
+        // Check the kind of the file before reading it, because opening a named pipe would block.
+        Ok(metadata) if !metadata.is_file() => {
+            Err(Failure::failed(format!("`{}` is not a plain file", file.display())))
+        }
+        Ok(_) => fs::read_to_string(file).map(Some).map_err(failed),
+    }
+}
+
+/// Writes the host's file and a back-up beside it; returns the path of the back-up.
+pub(super) fn write(file: &Path, before: Option<&str>, after: &str) -> CliResult<Option<PathBuf>> {
+    if before == Some(after) {
+        return Ok(None);
+    }
+    prepare(file, before)?;
+    config_file::replace_with_backup(file, before, after)
+        .map_err(|error| Failure::unwritable(file, &error))
+}
+
+/// Creates the folder of a file. Fails if the text of the file is no longer `before`.
+pub(super) fn prepare(file: &Path, before: Option<&str>) -> CliResult {
+    check_unchanged(file, before)?;
+    if let Some(folder) = file.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        fs::create_dir_all(folder).map_err(|error| Failure::unwritable(file, &error))?;
+    }
+    Ok(())
+}
+
+/// Fails if the text of the file is no longer `before`: a host may change the file while the command waits for the
+/// person's answer.
+pub(super) fn check_unchanged(file: &Path, before: Option<&str>) -> CliResult {
+    if read(file)?.as_deref() == before {
+        return Ok(());
+    }
+    let file = file.display();
+    Err(Failure::failed(format!("`{file}` was changed by another program; try again")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_the_host_has_changed_is_not_overwritten() {
+        let folder = mgp_testkit::temp_dir();
+        let file = folder.path().join("mcp.json");
+        let refused = |before: Option<&str>| {
+            let refused = write(&file, before, "ours").unwrap_err().to_string();
+            assert!(refused.ends_with("was changed by another program; try again"), "{refused}");
+        };
+        fs::write(&file, "theirs").unwrap();
+        refused(Some("before"));
+        refused(None);
+        assert_eq!(fs::read_to_string(&file).unwrap(), "theirs");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "there is no back-up");
+        assert!(write(&file, Some("theirs"), "ours").unwrap().is_some());
+    }
+}

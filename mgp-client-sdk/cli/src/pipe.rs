@@ -1,0 +1,26 @@
+//! Named pipes in place of files: opening one waits for another process.
+
+use std::path::Path;
+use std::{fs, io};
+
+/// Refuses a pipe.
+pub(crate) fn refuse(path: &Path) -> io::Result<()> {
+    if is_pipe(path) { Err(io::Error::other("it is a pipe; move it away")) } else { Ok(()) }
+}
+
+/// Reads a text file; refuses a pipe.
+pub(crate) fn read_to_string(path: &Path) -> io::Result<String> {
+    refuse(path)?;
+    fs::read_to_string(path)
+}
+
+#[cfg(unix)]
+fn is_pipe(path: &Path) -> bool {
+    use std::os::unix::fs::FileTypeExt as _;
+    fs::metadata(path).is_ok_and(|found| found.file_type().is_fifo())
+}
+
+#[cfg(not(unix))]
+fn is_pipe(_: &Path) -> bool {
+    false
+}

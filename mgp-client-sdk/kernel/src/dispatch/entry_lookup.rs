@@ -1,0 +1,92 @@
+//! Finds the entries of servers that callers name: refreshes the lists, and describes what was found.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use mgp_types::service::Context;
+use mgp_types::{ErrorCode, RpcError, clip};
+
+use super::dispatcher::Dispatcher;
+use super::names::ServerEntry;
+use crate::fleet::{FIRST_LIST_TIMEOUT, ListGroup, ListKind, ManagedServer};
+
+/// The maximum time that a list request waits for servers to return their lists. After it, the last known lists are
+/// returned.
+const REFRESH_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The maximum number of candidates that an error names for an ambiguous name.
+const MAX_NAMES: usize = 8;
+
+/// The maximum number of bytes of a caller's text that an error quotes.
+pub(super) const MAX_QUOTED_BYTES: usize = 200;
+
+/// The entry that the name in a call was resolved to.
+pub(super) struct ResolvedEntry {
+    pub(super) entry: ServerEntry,
+    /// `false` for an entry that the caller has no access to. The call is passed on nevertheless, so that the checks
+    /// before the server refuse it and record the refusal.
+    pub(super) has_access: bool,
+}
+
+impl ResolvedEntry {
+    pub(super) fn visible(entry: ServerEntry) -> Self {
+        Self { entry, has_access: true }
+    }
+
+    pub(super) fn hidden(entry: ServerEntry) -> Self {
+        Self { entry, has_access: false }
+    }
+}
+
+/// Refreshes the stale lists of the servers that a caller has access to as a whole, and returns these servers.
+pub(super) async fn refreshed_servers(
+    dispatcher: &Dispatcher,
+    cx: &Context,
+    kind: ListKind,
+) -> Vec<Arc<ManagedServer>> {
+    let servers = dispatcher.visible_servers(cx);
+    dispatcher.wait_for_first_lists(cx, servers.iter(), FIRST_LIST_TIMEOUT).await;
+    let refreshed = join_all(servers.iter().map(|server| refresh(dispatcher, server, kind)));
+    // Ignore the time-out: the lists of the servers that have answered are refreshed even if others have not answered.
+    let _ = tokio::time::timeout(REFRESH_TIMEOUT, refreshed).await;
+    servers
+}
+
+/// Refreshes a stale list of a server; if it changed, notifies the clients and stores the lists of the server.
+async fn refresh(dispatcher: &Dispatcher, server: &Arc<ManagedServer>, kind: ListKind) {
+    if !server.refresh_list(kind).await {
+        return;
+    }
+    let fleet = &dispatcher.parts().fleet;
+    match kind {
+        ListKind::Resources | ListKind::Templates => {
+            fleet.notify_list_changed(server, ListGroup::Resources);
+        }
+        ListKind::Prompts => fleet.notify_list_changed(server, ListGroup::Prompts),
+        // MCP has no notification about changed skills.
+        ListKind::Skills => {}
+    }
+    fleet.store_lists(server);
+}
+
+pub(super) fn all_servers(dispatcher: &Dispatcher) -> Vec<Arc<ManagedServer>> {
+    dispatcher.parts().fleet.all().values().cloned().collect()
+}
+
+/// Returns the error for a name that can belong to several servers.
+pub(super) fn ambiguous(cx: &Context, what: &str, name: &str, names: &[String]) -> RpcError {
+    let quoted = |name: &str| format!("`{}`", clip(name, MAX_QUOTED_BYTES));
+    let names: Vec<_> = names.iter().take(MAX_NAMES).map(|name| quoted(name)).collect();
+    let message = format!(
+        "the {what} {} can belong to several servers; use one of {}",
+        quoted(name),
+        names.join(", ")
+    );
+    let code = if cx.caller.supports_mgp() {
+        ErrorCode::TOOL_NAME_CONFLICT
+    } else {
+        ErrorCode::INVALID_PARAMS
+    };
+    RpcError::new(code, message)
+}

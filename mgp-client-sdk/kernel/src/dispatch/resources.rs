@@ -1,0 +1,249 @@
+//! Reading resources: finds the server of a resource, and renames the URIs in its answer.
+
+use std::sync::Arc;
+
+use mgp_types::mcp::{Era, ReadResourceResult};
+use mgp_types::method::{Request as _, ResourcesRead};
+use mgp_types::service::{Call, Context, Reply, ServerId, Target};
+use mgp_types::{ErrorCode, Payload, RpcError, clip};
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Serialize};
+
+use super::dispatcher::Dispatcher;
+use super::entry_lookup::{
+    MAX_QUOTED_BYTES, ResolvedEntry, all_servers, ambiguous, refreshed_servers,
+};
+use super::links::{self, ResourceLinks};
+use super::names::{Lookup, NameTable, ServerEntry, matches_template, qualify};
+use super::skills;
+use crate::fleet::{ListKind, ManagedServer};
+use crate::server_answer::{drop_nulls, expect_list, unreadable_result};
+
+/// Reads a resource from the server that has it.
+pub(super) async fn read(dispatcher: Dispatcher, mut call: Call) -> Result<Reply, RpcError> {
+    let Some(Target::Resource(uri)) = call.params().target().cloned() else {
+        return Err(RpcError::invalid_params("`uri` must be a string"));
+    };
+    let found = find(&dispatcher, call.cx(), &uri).await?;
+    let ServerEntry { server, key } = found.entry;
+    let is_renamed = key != *uri;
+    let cx = call.cx().clone();
+    if is_renamed {
+        call.params_mut().set_target(Target::Resource(key.as_str().into()));
+    }
+    let answer = server.send(call, found.has_access).await;
+    let reply = answer.map_err(|error| fit_not_found(error, cx.caller.era))?;
+    let reply = expect_list(reply, ResourcesRead::METHOD, &["contents"])?;
+    let mut reply = drop_nulls(reply, "contents")?;
+    let links = ResourceLinks::new(&dispatcher, &cx, &server);
+    if is_renamed && matches!(reply, Reply::Complete(_)) {
+        let result = reply.get::<ReadResourceResult>();
+        let mut result =
+            result.map_err(|error| unreadable_result(ResourcesRead::METHOD, &error))?;
+        // Replace the server's own URI by the one that the caller requested.
+        for contents in &mut result.contents {
+            if contents.uri == key {
+                contents.uri = uri.to_string();
+            } else if let Some(shown) =
+                links.as_ref().and_then(|links| links.shown_uri(&contents.uri))
+            {
+                contents.uri = shown;
+            }
+        }
+        reply = Reply::of(&result)?;
+    } else if let Some(links) = links {
+        reply = links::in_contents(&links, &uri, reply)?;
+    }
+    Ok(with_cache_members(reply, cx.caller.era))
+}
+
+/// Finds the server that has a resource.
+pub(super) async fn find(
+    dispatcher: &Dispatcher,
+    cx: &Context,
+    uri: &str,
+) -> Result<ResolvedEntry, RpcError> {
+    let servers = dispatcher.visible_servers(cx);
+    // Look the resource up in the known lists first, without reading lists again.
+    if let Lookup::Unique(entry) = NameTable::new(ListKind::Resources, &servers).find(uri) {
+        return Ok(ResolvedEntry::visible(entry));
+    }
+    let servers = refreshed_servers(dispatcher, cx, ListKind::Resources).await;
+    if let Some(entry) = find_listed(cx, uri, &servers)? {
+        return Ok(ResolvedEntry::visible(entry));
+    }
+    let all = all_servers(dispatcher);
+    if let Lookup::Unique(entry) = NameTable::new(ListKind::Resources, &all).find(uri) {
+        return Ok(ResolvedEntry::hidden(entry));
+    }
+    // Find a server for a resource that is not listed, because most servers have more resources than they list.
+    match find_unlisted(cx, uri, &servers)? {
+        Some(entry) => Ok(ResolvedEntry::visible(entry)),
+        None => Err(unknown(cx, uri)),
+    }
+}
+
+/// Finds the visible server that lists a URI, a skill whose folder contains it, or a template that matches it.
+fn find_listed(
+    cx: &Context,
+    uri: &str,
+    servers: &[Arc<ManagedServer>],
+) -> Result<Option<ServerEntry>, RpcError> {
+    match NameTable::new(ListKind::Resources, servers).find(uri) {
+        Lookup::Unique(entry) => return Ok(Some(entry)),
+        Lookup::Ambiguous(names) => return Err(ambiguous(cx, "resource", uri, &names)),
+        Lookup::Unknown => {}
+    }
+    // Compare the URI with the folders of skills, because servers need not list the files of their skills.
+    let skilled = servers.iter().filter(|server| skills::has_file(server, uri));
+    if let Some(entry) = only_server(cx, uri, &skilled.collect::<Vec<_>>())? {
+        return Ok(Some(entry));
+    }
+    let servers = servers.iter().filter(|server| has_template(server, uri));
+    only_server(cx, uri, &servers.collect::<Vec<_>>())
+}
+
+/// Finds the server that probably has a resource that no server lists: the only server that lists other URIs of the
+/// same scheme, or else the only server that offers resources.
+fn find_unlisted(
+    cx: &Context,
+    uri: &str,
+    servers: &[Arc<ManagedServer>],
+) -> Result<Option<ServerEntry>, RpcError> {
+    let scheme = uri.split_once(':').map_or("", |(scheme, _)| scheme);
+    let of_scheme: Vec<_> = servers.iter().filter(|server| has_scheme(server, scheme)).collect();
+    if let Some(entry) = only_server(cx, uri, &of_scheme)? {
+        return Ok(Some(entry));
+    }
+    let offering = servers.iter().filter(|server| links::offers_resources(server));
+    only_server(cx, uri, &offering.collect::<Vec<_>>())
+}
+
+/// Returns whether a caller who sees these servers would read a URI from this server, under the same URI.
+pub(super) fn leads_to(
+    cx: &Context,
+    uri: &str,
+    visible: &[Arc<ManagedServer>],
+    server: &ServerId,
+) -> bool {
+    let found = match find_listed(cx, uri, visible) {
+        Ok(None) => find_unlisted(cx, uri, visible),
+        found => found,
+    };
+    matches!(found, Ok(Some(entry)) if entry.server.id() == server && entry.key == uri)
+}
+
+/// Returns an entry for the URI if exactly one server is given, and `None` if no server is given. For several servers,
+/// returns an error that asks the caller to choose one.
+fn only_server(
+    cx: &Context,
+    uri: &str,
+    servers: &[&Arc<ManagedServer>],
+) -> Result<Option<ServerEntry>, RpcError> {
+    match servers {
+        [] => Ok(None),
+        [server] => Ok(Some(ServerEntry { server: Arc::clone(server), key: uri.to_owned() })),
+        _ => {
+            let names = servers.iter().map(|one| qualify(ListKind::Resources, one.id(), uri));
+            Err(ambiguous(cx, "resource", uri, &names.collect::<Vec<_>>()))
+        }
+    }
+}
+
+fn has_template(server: &ManagedServer, uri: &str) -> bool {
+    let templates = server.lists().list(ListKind::Templates);
+    templates.entries().iter().any(|entry| matches_template(&entry.key, uri))
+}
+
+/// Returns whether a server lists any resource or template with a scheme.
+fn has_scheme(server: &ManagedServer, scheme: &str) -> bool {
+    [ListKind::Resources, ListKind::Templates].into_iter().any(|kind| {
+        let list = server.lists().list(kind);
+        let mut schemes = list.entries().iter().filter_map(|entry| entry.key.split_once(':'));
+        schemes.any(|(other, _)| other == scheme)
+    })
+}
+
+/// Adds the cache members that modern callers require, if an older server did not return them.
+pub(super) fn with_cache_members(mut reply: Reply, era: Era) -> Reply {
+    if era == Era::Modern
+        && let Some(body) = reply.as_body_mut()
+        && !has_ttl(body.as_raw())
+    {
+        body.insert("ttlMs", Payload::from_trusted("0"));
+        body.insert("cacheScope", Payload::from_trusted(r#""private""#));
+    }
+    reply
+}
+
+fn has_ttl(result: &Payload) -> bool {
+    #[derive(Deserialize)]
+    struct Cacheable {
+        #[serde(rename = "ttlMs")]
+        ttl_ms: Option<IgnoredAny>,
+    }
+    // Search the text first, so that a result is parsed only if it might contain the member.
+    result.as_str().contains("\"ttlMs\"")
+        && result.get::<Cacheable>().is_ok_and(|result| result.ttl_ms.is_some())
+}
+
+/// Returns the error for a resource that no server has.
+pub(super) fn unknown(cx: &Context, uri: &str) -> RpcError {
+    #[derive(Serialize)]
+    struct Data<'a> {
+        uri: &'a str,
+    }
+    let code = match cx.caller.era {
+        _ if cx.caller.supports_mgp() => ErrorCode::RESOURCE_NOT_FOUND,
+        Era::Legacy => ErrorCode::MCP_RESOURCE_NOT_FOUND,
+        Era::Modern => ErrorCode::INVALID_PARAMS,
+    };
+    let uri = clip(uri, MAX_QUOTED_BYTES);
+    let message = format!("unknown resource `{uri}`; use a URI from `resources/list`");
+    let error = RpcError::new(code, message);
+    match Payload::of(&Data { uri: &uri }) {
+        Ok(data) => error.data(data),
+        Err(_) => error,
+    }
+}
+
+/// Replaces the code of a server's error for an unknown resource, which is −32602 in the modern era.
+fn fit_not_found(error: RpcError, era: Era) -> RpcError {
+    if era == Era::Legacy || error.code() != ErrorCode::MCP_RESOURCE_NOT_FOUND {
+        return error;
+    }
+    let fitted = RpcError::new(ErrorCode::INVALID_PARAMS, error.message());
+    match error.as_data() {
+        Some(data) => fitted.data(data.clone()),
+        None => fitted,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_resource_of_a_legacy_server_has_the_code_of_the_callers_era() {
+        let data = Payload::from_trusted(r#"{"uri":"x://a"}"#);
+        let unknown = RpcError::new(ErrorCode::MCP_RESOURCE_NOT_FOUND, "none").data(data.clone());
+        assert_eq!(fit_not_found(unknown.clone(), Era::Legacy), unknown);
+        let modern = fit_not_found(unknown, Era::Modern);
+        assert_eq!((modern.code(), modern.message()), (ErrorCode::INVALID_PARAMS, "none"));
+        assert_eq!(modern.as_data(), Some(&data));
+    }
+
+    #[test]
+    fn a_resource_whose_text_mentions_ttl_ms_still_gets_one() {
+        for (result, is_added) in [
+            (r#"{"contents":[]}"#, true),
+            (r#"{"contents":[{"uri":"a:b","text":"{\"ttlMs\":5}"}]}"#, true),
+            (r#"{"contents":[{"uri":"a:b","text":"","_meta":{"ttlMs":5}}]}"#, true),
+            (r#"{"contents":[],"ttlMs":5,"cacheScope":"public"}"#, false),
+        ] {
+            let reply = Reply::raw(Payload::from_trusted(result.to_owned()));
+            let reply: ReadResourceResult = with_cache_members(reply, Era::Modern).get().unwrap();
+            assert_eq!(reply.ttl_ms, Some(if is_added { 0 } else { 5 }), "{result}");
+        }
+    }
+}

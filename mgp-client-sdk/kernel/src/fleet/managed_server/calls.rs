@@ -1,0 +1,145 @@
+//! The calls that are sent to a server: their limits, and the session that serves them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mgp_client_sdk::{Client, Error, gateway};
+use mgp_discovery::{CallTimeouts, KernelConfig};
+use mgp_types::RpcError;
+use mgp_types::service::{BoxFuture, Call, Context, Reply, Stack};
+
+use super::ManagedServer;
+use crate::fleet::era_choice::SessionUse;
+use crate::fleet::session::Session;
+use crate::fleet::subscriptions::Source;
+
+impl ManagedServer {
+    /// Passes a call to the server after all security checks; starts the server if it is stopped.
+    ///
+    /// If `has_access` is `false`, the server is not started, and the checks refuse the call.
+    pub(crate) fn send(
+        self: &Arc<Self>,
+        mut call: Call,
+        has_access: bool,
+    ) -> BoxFuture<'static, Result<Reply, RpcError>> {
+        if !has_access {
+            // A call that waits for this answer was decided earlier, and would continue without another decision.
+            self.sessions().iter().for_each(|session| session.hop().end_parked(call.cx()));
+            return self.shared.main().send(call);
+        }
+        if self.bounds.is_set() {
+            // Set the server of the call, because the limits of a server count its calls by this id.
+            call.cx_mut().server = Some(self.id.clone());
+            let server = Arc::clone(self);
+            let send = Stack::from_fn(move |call| server.send_unbounded(call));
+            let stack = self.bounds.layer(&mut call, &self.id, send);
+            return Box::pin(async move { stack.send(call).await });
+        }
+        self.send_unbounded(call)
+    }
+
+    /// Returns the client of the session that serves a caller; starts the session if necessary.
+    pub(crate) async fn wake_for(
+        &self,
+        cx: &Context,
+        session_use: SessionUse,
+    ) -> Result<Client, Error> {
+        match &self.isolated {
+            None => {
+                self.shared.served().insert(&cx.principal);
+                self.wake_shared(cx, session_use).await.1
+            }
+            Some(instances) => instances.get_or_create(&cx.principal)?.wake(cx, session_use).await,
+        }
+    }
+
+    /// Returns the client for requesting a subscription, and the source that identifies its notifications.
+    pub(crate) async fn wake_to_subscribe(
+        &self,
+        cx: &Context,
+        session_use: SessionUse,
+    ) -> Result<(Source, Client), Error> {
+        let client = self.wake_for(cx, session_use).await?;
+        let (owner, session) = match &self.isolated {
+            None => (None, self.shared.kind_of(&client)),
+            Some(all) => (Some(cx.principal.clone()), all.kind_of(&cx.principal, &client)),
+        };
+        Ok((Source { server: self.id.clone(), owner, session }, client))
+    }
+
+    fn send_unbounded(self: &Arc<Self>, call: Call) -> BoxFuture<'static, Result<Reply, RpcError>> {
+        let sending = self.send_to_instance(call);
+        if !self.hold.is_replaced() {
+            return sending;
+        }
+        let server = Arc::clone(self);
+        Box::pin(async move { sending.await.map_err(|error| server.fit_error(error)) })
+    }
+
+    fn fit_error(&self, error: RpcError) -> RpcError {
+        self.hold.fit_error(&self.id, error)
+    }
+
+    fn send_to_instance(
+        self: &Arc<Self>,
+        mut call: Call,
+    ) -> BoxFuture<'static, Result<Reply, RpcError>> {
+        self.limit_time(&mut call);
+        match &self.isolated {
+            None => self.send_shared(call),
+            Some(instances) => match instances.get_or_create(&call.cx().principal) {
+                Err(error) => Box::pin(std::future::ready(Err(error))),
+                Ok(instance) => {
+                    let server = Arc::clone(self);
+                    Box::pin(async move {
+                        instance.send(call).await.map_err(|error| server.fit_error(error))
+                    })
+                }
+            },
+        }
+    }
+
+    /// Applies the configured time limits to a call. Only a tool can have limits of its own.
+    fn limit_time(&self, call: &mut Call) {
+        let tool = call.tool().map_or("", |tool| tool.name);
+        let limits = self.time_limits(tool);
+        // Change nothing for the default limits, which the server's client applies itself.
+        if limits != KernelConfig::default().call_timeouts(&CallTimeouts::default(), tool) {
+            gateway::limit_time(call, limits.0, limits.1);
+        }
+    }
+
+    /// Returns two time limits for calls of a tool, or of a prompt or resource if the name is empty: the maximum time
+    /// without progress, and the maximum time in total.
+    fn time_limits(&self, tool: &str) -> (Duration, Duration) {
+        self.all_config.config().kernel.call_timeouts(&self.config.read().timeouts, tool)
+    }
+
+    fn send_shared(self: &Arc<Self>, call: Call) -> BoxFuture<'static, Result<Reply, RpcError>> {
+        self.shared.served().insert(&call.cx().principal);
+        let session = self.shared.session_for(call.cx(), SessionUse::Call);
+        if let Some(session) = session.filter(|session| session.usable().is_some()) {
+            return session.send(call);
+        }
+        let server = Arc::clone(self);
+        Box::pin(async move {
+            let (session, woken) = server.wake_shared(call.cx(), SessionUse::Call).await;
+            // Ignore the error here: `send` below returns it and records the refusal.
+            if let Err(error) = woken {
+                tracing::debug!(server = %server.id, %error, "server not ready for a call");
+            }
+            // Adapt the error, because the server may have been replaced while the call waited for its start.
+            session.send(call).await.map_err(|error| server.fit_error(error))
+        })
+    }
+
+    /// Connects the session of the shared instance that serves a caller. A server that failed too often stays stopped
+    /// until an operator starts it.
+    async fn wake_shared(
+        &self,
+        cx: &Context,
+        session_use: SessionUse,
+    ) -> (Arc<Session>, Result<Client, Error>) {
+        self.shared.wake_for(cx, session_use, Some(&self.start_permits.calls)).await
+    }
+}

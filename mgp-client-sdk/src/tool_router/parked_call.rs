@@ -1,0 +1,240 @@
+//! A call that may ask its modern caller questions, and continues to run while it waits for the answers.
+
+use std::future::{pending, poll_fn};
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+use mgp_types::method::{Request, RootsList, SamplingCreateMessage};
+use mgp_types::service::{BoxFuture, CallerChannel, CallerRequest, Principal, Recheck, Reply};
+use mgp_types::sync::Mutex;
+use mgp_types::{ErrorCode, Payload, RpcError};
+use tokio::sync::oneshot;
+use tokio::task::AbortHandle;
+
+use super::round_channel::RoundChannel;
+use super::round_outlet::RoundOutlet;
+
+/// The maximum time for which a call waits while no person, but only a model or the caller itself has to answer. Until
+/// then, the questions of the server to other callers are refused, because they may belong to the parked call.
+pub(super) const PROGRAM_TTL: Duration = Duration::from_mins(5);
+
+/// A call that may have open questions, and runs in its own task once it is parked.
+pub(crate) struct ParkedCall {
+    pub(super) principal: Principal,
+    questions: Arc<Questions>,
+    outlet: Arc<RoundOutlet>,
+    /// The checks of the call's gates.
+    pub(super) recheck: Recheck,
+    /// The channel of the layers of a call that began within its caller's request.
+    pub(super) channel: Option<Arc<RoundChannel>>,
+    running: BoxFuture<'static, Result<Reply, RpcError>>,
+    /// The handle of the call's own task, if it has one.
+    task: Option<AbortHandle>,
+}
+
+/// The next event of a call.
+pub(crate) enum ParkedEvent {
+    Done(Result<Reply, RpcError>),
+    /// The parked call waits for the answers to these questions.
+    Asks(Vec<(String, CallerRequest)>),
+}
+
+impl ParkedCall {
+    /// Starts a call in its own task; `make` receives the channel for the call's questions.
+    pub(crate) fn start(
+        principal: Principal,
+        make: impl FnOnce(Arc<dyn CallerChannel>) -> BoxFuture<'static, Result<Reply, RpcError>>,
+    ) -> Self {
+        let mut call = Self::inline(principal, make);
+        call.detach();
+        call
+    }
+
+    /// Creates a call that runs in [`next`](Self::next) until it is parked; `make` receives the channel for the call's
+    /// questions.
+    pub(crate) fn inline(
+        principal: Principal,
+        make: impl FnOnce(Arc<dyn CallerChannel>) -> BoxFuture<'static, Result<Reply, RpcError>>,
+    ) -> Self {
+        let questions = Arc::new(Questions::default());
+        let running = make(Arc::new(ParkedChannel(Arc::clone(&questions))));
+        let (outlet, recheck) = (Arc::default(), Recheck::default());
+        Self { principal, questions, outlet, recheck, channel: None, running, task: None }
+    }
+
+    /// Lets the call run in its own task from now on.
+    pub(super) fn detach(&mut self) {
+        if self.task.is_some() {
+            return;
+        }
+        if let Some(channel) = &self.channel {
+            channel.park(Arc::new(ParkedChannel(Arc::clone(&self.questions))));
+        }
+        let task = tokio::spawn(std::mem::replace(&mut self.running, Box::pin(pending())));
+        self.task = Some(task.abort_handle());
+        self.running = Box::pin(async move {
+            task.await.unwrap_or_else(|_| Err(RpcError::internal("the call was stopped")))
+        });
+    }
+
+    /// Stores the sink of the call's partial results, so that it can be redirected, and the checks of its gates.
+    pub(super) fn with_caller(mut self, outlet: Arc<RoundOutlet>, recheck: Recheck) -> Self {
+        (self.outlet, self.recheck) = (outlet, recheck);
+        self
+    }
+
+    /// Returns the sink that the call sends its partial results to.
+    pub(super) fn outlet(&self) -> &RoundOutlet {
+        &self.outlet
+    }
+
+    /// Waits until the call ends or asks a question.
+    ///
+    /// # Cancel safety
+    /// Dropping the future loses nothing.
+    pub(crate) async fn next(&mut self) -> ParkedEvent {
+        let (questions, running) = (&self.questions, &mut self.running);
+        poll_fn(|task| {
+            if let Poll::Ready(outcome) = running.as_mut().poll(task) {
+                return Poll::Ready(ParkedEvent::Done(outcome));
+            }
+            match questions.open(task.waker()) {
+                Some(asks) => Poll::Ready(ParkedEvent::Asks(asks)),
+                None => Poll::Pending,
+            }
+        })
+        .await
+    }
+
+    /// Answers a question of the call.
+    pub(crate) fn answer(&self, key: &str, answer: Result<Payload, RpcError>) {
+        self.questions.answer(key, answer);
+    }
+
+    /// Returns the maximum time for which the call may wait for its caller.
+    pub(super) fn max_ttl(&self) -> Duration {
+        self.questions.max_ttl()
+    }
+}
+
+impl Drop for ParkedCall {
+    fn drop(&mut self) {
+        if let Some(task) = &self.task {
+            task.abort();
+        }
+        // The futures that wait for answers contain the channel to this call, so they cannot notice its end themselves.
+        self.questions.close();
+    }
+}
+
+/// The open questions of one call.
+#[derive(Default)]
+struct Questions(Mutex<OpenQuestions>);
+
+type Answer = oneshot::Sender<Result<Payload, RpcError>>;
+
+#[derive(Default)]
+struct OpenQuestions {
+    asks: Vec<(String, CallerRequest, Answer)>,
+    waker: Option<Waker>,
+    /// `true` after the end of the call, when no question can be answered any more.
+    is_closed: bool,
+}
+
+impl Questions {
+    fn open(&self, waker: &Waker) -> Option<Vec<(String, CallerRequest)>> {
+        let mut open = self.0.lock();
+        // A question that was cancelled needs no answer.
+        open.asks.retain(|(_, _, answer)| !answer.is_closed());
+        if open.asks.is_empty() {
+            open.waker = Some(waker.clone());
+            return None;
+        }
+        Some(open.asks.iter().map(|(key, ask, _)| (key.clone(), ask.clone())).collect())
+    }
+
+    fn answer(&self, key: &str, answer: Result<Payload, RpcError>) {
+        let mut open = self.0.lock();
+        if let Some(index) = open.asks.iter().position(|(open, ..)| open == key) {
+            let (.., sender) = open.asks.remove(index);
+            // The question may have been cancelled meanwhile.
+            let _ = sender.send(answer);
+        }
+    }
+
+    fn max_ttl(&self) -> Duration {
+        let no_person = [SamplingCreateMessage::METHOD, RootsList::METHOD];
+        let open = self.0.lock();
+        let is_short = !open.asks.is_empty()
+            && open.asks.iter().all(|(_, ask, _)| no_person.contains(&ask.method()));
+        if is_short { PROGRAM_TTL } else { Duration::MAX }
+    }
+
+    /// Fails the open questions and all further ones.
+    fn close(&self) {
+        let asks = {
+            let mut open = self.0.lock();
+            open.is_closed = true;
+            std::mem::take(&mut open.asks)
+        };
+        drop(asks);
+    }
+}
+
+/// The channel through which a call asks its questions.
+struct ParkedChannel(Arc<Questions>);
+
+impl CallerChannel for ParkedChannel {
+    fn ask(&self, key: &str, ask: CallerRequest) -> BoxFuture<'static, Result<Payload, RpcError>> {
+        let (sender, receiver) = oneshot::channel();
+        let waker = {
+            let mut open = self.0.0.lock();
+            if !open.is_closed {
+                open.asks.push((key.to_owned(), ask, sender));
+            }
+            open.waker.take()
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+        Box::pin(async move {
+            receiver.await.unwrap_or_else(|_| {
+                Err(RpcError::new(
+                    ErrorCode::TIMEOUT,
+                    "the question was not answered; make the call again to be asked again",
+                ))
+            })
+        })
+    }
+
+    fn can_ask_now(&self) -> bool {
+        let open = self.0.0.lock();
+        // A question stays open until the caller's next round takes it out, even if the callee has withdrawn it.
+        !open.is_closed && open.asks.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_questions_of_a_call_fail_when_it_ends() {
+        let question = CallerRequest::new("elicitation/create", Payload::empty_object());
+        let mut channel = None;
+        let call = ParkedCall::start(Principal::local(), |asker| {
+            channel = Some(asker);
+            Box::pin(pending())
+        });
+        let channel = channel.unwrap();
+        assert!(channel.can_ask_now());
+        let open = channel.ask("a", question.clone());
+        assert!(!channel.can_ask_now(), "the first question is open");
+        drop(call);
+        for asked in [open, channel.ask("b", question)] {
+            assert_eq!(asked.await.unwrap_err().code(), ErrorCode::TIMEOUT);
+        }
+        assert!(!channel.can_ask_now());
+    }
+}

@@ -1,0 +1,87 @@
+//! The tools of a server at one point in time, with the settings that apply to all of them.
+
+use std::sync::{Arc, OnceLock};
+
+use mgp_types::mcp::TaskSupport;
+use mgp_types::service::{Context, Extensions};
+use mgp_types::{Payload, RpcError};
+use rustc_hash::FxHashMap;
+
+use super::super::{SchemaStyle, name_errors};
+use super::entry::Entry;
+use super::list::Form;
+
+/// The tools at one point in time. A change replaces the snapshot, so that a call can use its snapshot without a lock.
+#[derive(Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "facts about all tools, read for each call")]
+pub(super) struct Snapshot {
+    /// The tools in the order in which they were added, which is also that of the list.
+    pub(super) entries: Vec<Arc<Entry>>,
+    /// The tools by name. The hash needs no random seed, because callers cannot choose the names of the tools.
+    pub(super) by_name: FxHashMap<String, Arc<Entry>>,
+    pub(super) settings: Settings,
+    /// `true` if at least one tool supports tasks. If none does, as on most servers, calls skip the lookup of the tool.
+    pub(super) any_task: bool,
+    /// `true` if at least one tool has an output schema.
+    pub(super) any_typed: bool,
+    /// `true` if at least one tool has its own time limit.
+    pub(super) any_timeout: bool,
+    /// `true` if a tool has members of proposals; the list then depends on the proposals that the caller negotiated.
+    pub(super) any_proposed: bool,
+    /// `true` if a tool exists only for some callers; the list then depends on its caller.
+    pub(super) any_audience: bool,
+    /// The encoded lists for callers that see all tools, one for each [`Form`]; each is encoded when it is first used.
+    pub(super) lists: [OnceLock<Result<Payload, RpcError>>; Form::COUNT],
+}
+
+/// The server's settings for all tools.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Settings {
+    pub(super) style: SchemaStyle,
+    /// `true` if a client's list omits tools that need a permission that the client denies; calls fail in either case.
+    pub(super) hides_denied: bool,
+    /// `true` if errors may propose the names of tools to every caller, because no layer of the author can hide a tool.
+    pub(super) shows_names: bool,
+    /// If set, the arguments of a call are checked against the schema of its tool before the tool runs.
+    #[cfg(feature = "schemas")]
+    pub(super) checks_arguments: bool,
+    /// The values that tools extract as `State`; `None` until the server is built.
+    pub(super) state: Option<Arc<Extensions>>,
+}
+
+impl Snapshot {
+    pub(super) fn new(entries: Vec<Arc<Entry>>, settings: Settings) -> Self {
+        let any = |has: fn(&Entry) -> bool| entries.iter().any(|entry| has(entry));
+        Self {
+            any_task: any(|entry| entry.task_support() != TaskSupport::Forbidden),
+            any_typed: any(Entry::is_typed),
+            any_timeout: any(|entry| entry.tool.timeout.is_some()),
+            any_proposed: any(|entry| !entry.tool.proposed.is_empty()),
+            any_audience: any(|entry| entry.tool.audience.is_some()),
+            by_name: entries
+                .iter()
+                .map(|entry| (entry.definition.name.clone(), Arc::clone(entry)))
+                .collect(),
+            entries,
+            settings,
+            lists: Default::default(),
+        }
+    }
+
+    /// Returns the tool of this name; fails with code 4001 if there is none for this caller, and with 4002 if it is
+    /// disabled.
+    pub(super) fn find(&self, name: &str, cx: &Context) -> Result<&Arc<Entry>, RpcError> {
+        match self.by_name.get(name).filter(|entry| entry.is_visible_to(cx)) {
+            Some(entry) if entry.is_enabled => Ok(entry),
+            Some(_) => Err(name_errors::disabled(name)),
+            None => {
+                let shows_names = self.settings.shows_names && !self.settings.hides_denied;
+                let shown = self
+                    .entries
+                    .iter()
+                    .filter(|entry| shows_names && entry.is_enabled && entry.is_visible_to(cx));
+                Err(name_errors::unknown(name, shown.map(|entry| &*entry.definition.name)))
+            }
+        }
+    }
+}

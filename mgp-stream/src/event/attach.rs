@@ -1,0 +1,98 @@
+//! Attaches subscriptions to the stream on which their events are sent.
+
+use std::sync::Arc;
+
+use mgp_types::mcp::Era;
+use mgp_types::mgp::{EventAttachment, Extension};
+use mgp_types::service::{CallKey, Context};
+use mgp_types::{Payload, RpcError};
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+
+use super::EventHub;
+use super::binding::is_lasting;
+use super::subscription::{Subscription, Target};
+
+/// A stream to which subscriptions are attached, so that their events are sent on it. When this value is dropped, the
+/// subscriptions are detached from the stream.
+#[must_use = "subscriptions are detached when it is dropped"]
+pub struct AttachedEvents {
+    key: CallKey,
+    subscriptions: Vec<Arc<Subscription>>,
+    is_open: watch::Sender<bool>,
+}
+
+mgp_types::opaque_debug!(AttachedEvents);
+
+impl AttachedEvents {
+    /// Permits the hub to send the events of the attached subscriptions on the stream.
+    pub fn start(&self) {
+        self.is_open.send_replace(true);
+    }
+}
+
+impl Drop for AttachedEvents {
+    fn drop(&mut self) {
+        for subscription in &self.subscriptions {
+            subscription.detach(self.key);
+        }
+    }
+}
+
+impl EventHub {
+    /// Attaches subscriptions to the stream that the call `cx` has opened. Their events are sent on the stream once
+    /// [`start`](AttachedEvents::start) is called on the result. Each notification repeats `id`, the id of the stream.
+    ///
+    /// # Errors
+    /// −32602 if the caller has no such subscription; 3001 if one is moved to a connection that has too many.
+    pub fn attach(
+        &self,
+        cx: &Context,
+        id: &Payload,
+        attachments: &[EventAttachment],
+    ) -> Result<AttachedEvents, RpcError> {
+        let found = attachments.iter().map(|one| self.0.find(&cx.principal, &one.subscription_id));
+        let subscriptions = found.collect::<Result<Vec<_>, _>>()?;
+        for subscription in &subscriptions {
+            self.bind_to_caller(cx, subscription)?;
+        }
+        let is_open = watch::Sender::new(false);
+        for (subscription, attachment) in subscriptions.iter().zip(attachments) {
+            let target = Target {
+                key: cx.key,
+                cx: cx.clone(),
+                stream: Some(id.clone()),
+                is_open: is_open.subscribe(),
+                runtime: Handle::current(),
+            };
+            subscription.attach(&self.0, target, attachment.after_seq);
+            self.record_use(subscription);
+        }
+        Ok(AttachedEvents { key: cx.key, subscriptions, is_open })
+    }
+
+    /// Starts to send the events of a subscription to a legacy client that negotiated events. Does nothing for other
+    /// clients: a modern client opens a stream instead, and a client without MGP replays the events. Returns whether
+    /// some of the events after `after` are lost.
+    pub(super) fn attach_session(
+        &self,
+        cx: &Context,
+        subscription: &Arc<Subscription>,
+        after: Option<u64>,
+    ) -> bool {
+        if !is_lasting(&cx.scope)
+            || cx.caller.era != Era::Legacy
+            || !cx.caller.has(Extension::Events)
+        {
+            return false;
+        }
+        let target = Target {
+            key: CallKey::next(),
+            cx: cx.clone(),
+            stream: None,
+            is_open: watch::channel(true).1,
+            runtime: Handle::current(),
+        };
+        subscription.attach(&self.0, target, after)
+    }
+}

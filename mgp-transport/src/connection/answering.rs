@@ -1,0 +1,110 @@
+//! The answers of this side: of finished calls, of messages that are refused, and of batches.
+
+use std::sync::atomic::Ordering;
+
+use mgp_types::service::{Reply, WireRules, write_answer};
+use mgp_types::{Id, RpcError};
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use super::driver::Driver;
+use super::running::{Batch, MAX_SHORT_ANSWER};
+use crate::too_long::batch_too_long;
+
+impl<R, W> Driver<R, W>
+where
+    R: AsyncRead + Send + Unpin + 'static,
+    W: AsyncWrite + Send + Unpin + 'static,
+{
+    /// Queues the answer of a call that has finished, and counts the call as ended.
+    pub(super) fn answer(
+        &mut self,
+        id: &Id,
+        size: usize,
+        batch: Option<&Batch>,
+        outcome: &Result<Reply, RpcError>,
+    ) {
+        // Fewer calls run than the limit allows, so reading may pause again when the limit is reached the next time.
+        if self.calls.len() < self.connection.limits.in_flight {
+            self.pause = None;
+        }
+        let counters = &self.connection.counters;
+        counters.running.fetch_sub(1, Ordering::Relaxed);
+        counters.held.fetch_sub(size, Ordering::Relaxed);
+        self.queue_answer(Some(id), batch, outcome);
+    }
+
+    /// Answers a message with an error, without starting a call.
+    pub(super) fn refuse(&self, id: Option<&Id>, batch: Option<&Batch>, error: RpcError) {
+        tracing::debug!(?id, %error, "refused a message");
+        // A child can print lines that are not messages. If it also prints what it reads, each answer to such a line
+        // would cause the next line.
+        if id.is_none() && self.is_child() {
+            return;
+        }
+        // Count the message as one that its batch waits for, because a refused message was not counted when it was
+        // read.
+        if let Some(batch) = batch {
+            batch.open();
+        }
+        self.queue_answer(id, batch, &Err(self.for_peer(error)));
+    }
+
+    /// Removes the recovery hints from an error of this connection, unless the peer accepts such hints.
+    fn for_peer(&self, error: RpcError) -> RpcError {
+        let takes_recovery = self.connection.scope.state::<WireRules>().allows_recovery();
+        if takes_recovery { error } else { error.without_recovery() }
+    }
+
+    /// Queues an answer, or adds it to the answers of its batch.
+    fn queue_answer(
+        &self,
+        id: Option<&Id>,
+        batch: Option<&Batch>,
+        outcome: &Result<Reply, RpcError>,
+    ) {
+        match batch {
+            None => self.outbox().push_without_wake(|out| write_answer(out, id, outcome)),
+            Some(batch) => {
+                let mut answer = Vec::new();
+                write_answer(&mut answer, id, outcome);
+                if !self.has_room(batch, answer.len()) {
+                    let error =
+                        Err(self.for_peer(batch_too_long(self.connection.limits.line_bytes)));
+                    answer.clear();
+                    write_answer(&mut answer, id, &error);
+                    // If the error has no room together with the id of the request, send it without the id.
+                    if !self.has_room(batch, answer.len()) {
+                        answer.clear();
+                        write_answer(&mut answer, None, &error);
+                    }
+                }
+                self.answer_batch(batch, &answer);
+            }
+        }
+    }
+
+    /// Returns whether an answer of this size can wait for the other answers of its batch. The array must stay short
+    /// enough for the peer, and its answers count as held bytes.
+    fn has_room(&self, batch: &Batch, size: usize) -> bool {
+        let limits = &self.connection.limits;
+        let held = self.connection.counters.held.load(Ordering::Relaxed);
+        // The rest of the line (1/64 of it) is for short answers, which are always accepted.
+        let room = limits.line_bytes - limits.line_bytes / 64;
+        size <= MAX_SHORT_ANSWER
+            || batch.size() + size <= room && held.saturating_add(size) <= limits.held_bytes
+    }
+
+    /// Adds an answer to those of its batch; queues the array once it is complete.
+    pub(super) fn answer_batch(&self, batch: &Batch, answer: &[u8]) {
+        let held = &self.connection.counters.held;
+        if !answer.is_empty() {
+            // Counts the `[` or `,` before the answer, too.
+            held.fetch_add(answer.len() + 1, Ordering::Relaxed);
+        }
+        if let Some(array) = batch.close(answer) {
+            // The `]` at the end was not counted.
+            held.fetch_sub(array.len() - 1, Ordering::Relaxed);
+            self.outbox().push_without_wake(|out| out.extend_from_slice(&array));
+        }
+    }
+}
