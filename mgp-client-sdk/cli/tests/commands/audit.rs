@@ -182,15 +182,18 @@ fn an_older_state_is_noticed_before_and_after_a_kernel_starts() {
     let home = Home::new();
     let grant = |agent: &str| home.succeed(&["access", "grant", agent, "bench", "--force"]);
     grant("first");
-    let files = ["state.db", "state.db-wal", "state.db-shm"];
-    let files = files.map(|name| home.path(".local/state/mgp").join(name));
-    let older = files.each_ref().map(|file| fs::read(file).ok());
+    let names = ["state.db", "state.db-wal", "state.db-shm"];
+    let files = names.map(|name| home.path(".local/state/mgp").join(name));
+    let copies = names.map(|name| home.path(name));
+    // A copy has the rights of its file.
+    files.iter().zip(&copies).for_each(|(file, copy)| drop(fs::copy(file, copy)));
     grant("second");
     grant("third");
-    for (file, bytes) in files.iter().zip(older) {
-        match bytes {
-            Some(bytes) => fs::write(file, bytes).unwrap(),
-            None => drop(fs::remove_file(file)),
+    for (file, copy) in files.iter().zip(&copies) {
+        if copy.exists() {
+            fs::copy(copy, file).unwrap();
+        } else {
+            let _ = fs::remove_file(file);
         }
     }
     for _ in 0..2 {
