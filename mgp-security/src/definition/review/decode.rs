@@ -131,40 +131,32 @@ fn hex(word: &str) -> Option<Vec<u8>> {
 }
 
 fn base64(word: &str) -> Option<Vec<u8>> {
-    let word = word.trim_end_matches('=');
-    let mut out = Vec::with_capacity(word.len());
-    let (mut held, mut bits) = (0_u32, 0);
-    for byte in word.bytes() {
-        let value = match byte {
-            b'A'..=b'Z' => byte - b'A',
-            b'a'..=b'z' => byte - b'a' + 26,
-            b'0'..=b'9' => byte - b'0' + 52,
-            b'+' | b'-' => 62,
-            b'/' | b'_' => 63,
-            _ => return None,
-        };
-        held = held << 6 | u32::from(value);
-        bits += 6;
-        if bits >= 8 {
-            bits -= 8;
-            out.push(u8::try_from(held >> bits & 0xFF).ok()?);
-        }
-    }
-    Some(out)
+    bytes_of(word, 6, |digit| match digit {
+        b'A'..=b'Z' => Some(digit - b'A'),
+        b'a'..=b'z' => Some(digit - b'a' + 26),
+        b'0'..=b'9' => Some(digit - b'0' + 52),
+        b'+' | b'-' => Some(62),
+        b'/' | b'_' => Some(63),
+        _ => None,
+    })
 }
 
 fn base32(word: &str) -> Option<Vec<u8>> {
+    bytes_of(word, 5, |digit| match digit {
+        b'A'..=b'Z' => Some(digit - b'A'),
+        b'2'..=b'7' => Some(digit - b'2' + 26),
+        _ => None,
+    })
+}
+
+/// Decodes digits of `width` bits each; `value` returns the value of a digit.
+fn bytes_of(word: &str, width: u32, value: impl Fn(u8) -> Option<u8>) -> Option<Vec<u8>> {
     let word = word.trim_end_matches('=');
     let mut out = Vec::with_capacity(word.len());
     let (mut held, mut bits) = (0_u32, 0);
-    for byte in word.bytes() {
-        let value = match byte {
-            b'A'..=b'Z' => byte - b'A',
-            b'2'..=b'7' => byte - b'2' + 26,
-            _ => return None,
-        };
-        held = held << 5 | u32::from(value);
-        bits += 5;
+    for digit in word.bytes() {
+        held = held << width | u32::from(value(digit)?);
+        bits += width;
         if bits >= 8 {
             bits -= 8;
             out.push(u8::try_from(held >> bits & 0xFF).ok()?);
